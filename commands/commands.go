@@ -1,0 +1,113 @@
+// Package commands knows the command line: flags, exit codes and how the parts
+// are wired together. It does not know how a node is provisioned.
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/choria-io/fisk"
+)
+
+// Streams are where a command reads from and writes to.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Interrupted is the cause of a stop context that a signal ended.
+type Interrupted struct{ Signal os.Signal }
+
+func (i Interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.Signal) }
+
+// app is one invocation: the parsed command line and what it chose to run.
+type app struct {
+	Streams
+	cli *fisk.Application
+
+	configFile string
+	choriaFile string
+	stateDir   string
+	debug      bool
+	logFormat  string
+	output     string
+	color      string
+	unattended bool
+
+	// run is set by the chosen command's action; nil means that help, version
+	// or completion has answered already.
+	run func(stop context.Context) error
+}
+
+// Run executes one command line and returns the exit code. stop ends with the
+// first signal: no new work starts then, work under way is finished.
+func Run(stop context.Context, args []string, streams Streams) int {
+	a := newApp(streams)
+	if err := a.parse(args); err != nil {
+		return a.fail(err)
+	}
+	if a.run == nil {
+		return exitDone
+	}
+	return a.fail(a.run(stop))
+}
+
+func newApp(streams Streams) *app {
+	a := &app{Streams: streams}
+	a.cli = fisk.New("provision", "Brings Choria fleet nodes into service").
+		UsageWriter(streams.Out).ErrorWriter(streams.Err).Terminate(func(int) {})
+	a.cli.Version(version())
+	a.cli.HelpFlag.Short('h')
+	a.globals()
+	for _, declare := range declarations {
+		declare(a)
+	}
+	return a
+}
+
+func (a *app) globals() {
+	a.cli.Flag("config", "Configuration file").PlaceHolder("FILE").Envar("PROVISION_CONFIG").StringVar(&a.configFile)
+	a.cli.Flag("choria-config", "Choria client configuration file").PlaceHolder("FILE").Envar("PROVISION_CHORIA_CONFIG").StringVar(&a.choriaFile)
+	a.cli.Flag("state-dir", "Directory for records, locks and reports").PlaceHolder("DIR").Envar("PROVISION_STATE_DIR").StringVar(&a.stateDir)
+	a.cli.Flag("debug", "Log at debug level").UnNegatableBoolVar(&a.debug)
+	a.cli.Flag("log-format", "Format of log lines").Default("text").EnumVar(&a.logFormat, "text", "json")
+	a.cli.Flag("output", "Format of the result on stdout").Default("text").EnumVar(&a.output, "text", "json")
+	a.cli.Flag("color", "When to use colour").Default("auto").EnumVar(&a.color, "auto", "always", "never")
+	a.cli.Flag("unattended", "Called by a timer: a lock, a pause or a standby role is no failure").Envar("PROVISION_UNATTENDED").UnNegatableBoolVar(&a.unattended)
+}
+
+// declarations lists the commands in the order --help shows them.
+var declarations = []func(*app){}
+
+func (a *app) parse(args []string) error {
+	if _, err := a.cli.Parse(args); err != nil {
+		return usageError{err}
+	}
+	if os.Getenv("INVOCATION_ID") != "" { // systemd is the caller
+		a.unattended = true
+	}
+	return nil
+}
+
+// usageError is a command line that cannot be run.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// fail shows err, once and in one place, and returns its exit code.
+func (a *app) fail(err error) int {
+	code := exitCode(err, a.unattended)
+	var quiet silent
+	if err != nil && !errors.As(err, &quiet) {
+		fmt.Fprintf(a.Err, "provision: %v\n", err)
+	}
+	return code
+}
+
+// silent is an error whose report was already shown.
+type silent struct{ error }
+
+func (s silent) Unwrap() error { return s.error }

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// mask stands for a secret wherever one would be printed.
+const mask = "****"
+
+// Secret is a text that must not be shown. It prints as **** through every fmt
+// verb and every encoder; only Reveal gives it away. One that came from a file
+// is read again at each use, so that a rotated secret is picked up.
+type Secret struct {
+	value string
+	file  string
+}
+
+// NewSecret holds a secret that stands in the configuration itself.
+func NewSecret(value string) Secret { return Secret{value: value} }
+
+// NewSecretFile names the file that holds the secret.
+func NewSecretFile(path string) Secret { return Secret{file: path} }
+
+// IsSet reports whether there is a secret at all.
+func (s Secret) IsSet() bool { return s.value != "" || s.file != "" }
+
+// Reveal returns the secret's text. A file's trailing line end does not count.
+func (s Secret) Reveal() (string, error) {
+	if s.file == "" {
+		return s.value, nil
+	}
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		return "", fmt.Errorf("reading the secret: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// String is **** for a secret that is set and empty for one that is not.
+func (s Secret) String() string {
+	if s.IsSet() {
+		return mask
+	}
+	return ""
+}
+
+// Format keeps every fmt verb, %#v and %+v included, from showing the fields.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
+
+// MarshalText keeps encoders from showing the fields.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -1,0 +1,37 @@
+package discovery
+
+import "time"
+
+// Sighting is one proof that a node is there and waits.
+type Sighting struct {
+	Identity string
+	Seen     time.Time
+	Source   Source
+}
+
+// Source says how a node was seen.
+type Source string
+
+// The ways a node can come to our notice.
+const (
+	ByBroadcast Source = "broadcast" // it answered a broadcast discovery
+	ByEvent     Source = "event"     // it published a startup lifecycle event
+	ByName      Source = "name"      // an operator named it
+)
+
+// The events discovery tells.
+type (
+	// Cycle ends one discovery; Answers counts all replies, twins included.
+	Cycle struct {
+		Answers int
+		Took    time.Duration
+		Err     error // nil unless the discovery itself failed
+	}
+	// Admitted is a node that goes on to be provisioned.
+	Admitted struct{ Sighting }
+	// Refused is a sighting that does not: Err says why (ErrTwins, ErrInvalidIdentity).
+	Refused struct {
+		Identity string // as received: may hold anything
+		Err      error
+	}
+)

@@ -1,0 +1,84 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Error says at which node and step something went wrong.
+type Error struct {
+	Node, Step string
+	Err        error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %v", e.Node, e.Step, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// The causes an operator treats differently. Errors that carry details unwrap
+// to one of them.
+var (
+	// RPC
+	ErrNoReply      = errors.New("the node did not answer in time")
+	ErrGone         = errors.New("the node is not connected")
+	ErrTwins        = errors.New("more than one machine answers to this identity")
+	ErrRefused      = errors.New("the node refused the request")
+	ErrToken        = errors.New("the node does not accept our token")
+	ErrBusy         = errors.New("another provisioner is at work on this node")
+	ErrNonsense     = errors.New("the node sent an answer that makes no sense")
+	ErrPaused       = errors.New("provisioning is paused")
+	ErrStopped      = errors.New("the run was stopped")
+	ErrNotLeader    = errors.New("another instance leads")
+	ErrNetwork      = errors.New("the broker connection failed")
+	ErrUnauthorized = errors.New("the node does not authorize us")
+
+	// helper
+	ErrHelper        = errors.New("the helper failed")
+	ErrHelperTimeout = errors.New("the helper took too long")
+	ErrHelperAnswer  = errors.New("the helper's answer is not usable")
+
+	// trust
+	ErrJWT          = errors.New("provisioning.jwt is not from this site")
+	ErrKeyProof     = errors.New("the node did not prove its key")
+	ErrCSR          = errors.New("the certificate request is not acceptable")
+	ErrSigning      = errors.New("the server JWT could not be issued")
+	ErrKeyInTransit = errors.New("the private key could not be encrypted for the node")
+
+	// upgrade
+	ErrUpgrade = errors.New("the upgrade is not possible")
+
+	// admission
+	ErrHeld   = errors.New("the node is held for a moment")
+	ErrStale  = errors.New("the node was last seen too long ago")
+	ErrLocked = errors.New("another process of ours is at work on this node")
+	ErrOwned  = errors.New("the node belongs to another installation")
+	ErrRecord = errors.New("the node's record cannot be used")
+	ErrState  = errors.New("the state directory cannot be written")
+)
+
+// Refused is a reply whose status is not OK: the node's own words, which may
+// hold anything.
+type Refused struct {
+	Action, Message string
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("%s refused: %s", r.Action, r.Message) }
+
+// Unwrap names the cause, as far as the node's words tell it.
+func (r *Refused) Unwrap() error { return refusalCause(r.Message) }
+
+// refusalCause reads what go-choria's provision agent and its authorization say
+// (providers/agent/mcorpc/golang/provision).
+func refusalCause(message string) error {
+	switch message {
+	case "Could not obtain provisioning lock":
+		return ErrBusy
+	case "Incorrect provision token supplied":
+		return ErrToken
+	case "You are not authorized to call this agent or action":
+		return ErrUnauthorized
+	default:
+		return ErrRefused
+	}
+}
