@@ -1,0 +1,149 @@
+package installstate
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// SchemaVersion is the version of the record's form that this program writes
+// and the only one it reads. A field more or less means a new version.
+const SchemaVersion = 1
+
+// Phase is the mode of an installation; it never says which step was reached.
+type Phase string
+
+// The phases of a record.
+const (
+	Installing Phase = "installing" // under way, whether or not anybody acts
+	Complete   Phase = "complete"   // finished
+	Resetting  Phase = "resetting"  // a teardown started and may not have finished
+)
+
+// Record is what is remembered of one node's installation. It holds no secret.
+// Times are UTC.
+type Record struct {
+	SchemaVersion  int       `json:"schema_version"`
+	InstallationID string    `json:"installation_id"`                    // one per installation, kept over resumes
+	PreviousID     string    `json:"previous_installation_id,omitempty"` // of the complete installation this one follows
+	MachineName    string    `json:"machine_name"`
+	Fingerprint    string    `json:"fingerprint"` // see Fingerprint
+	Phase          Phase     `json:"phase"`
+	Created        time.Time `json:"created"` // start of the installation
+	Updated        time.Time `json:"updated"` // set by each write
+	Completed      time.Time `json:"completed,omitzero"`
+	HoldUntil      time.Time `json:"hold_until,omitzero"` // leave the node alone until then
+}
+
+// NewRecord starts an installation of machine: Installing, with an id of its
+// own. It is not written yet.
+func NewRecord(machine, fingerprint string) Record {
+	return Record{
+		SchemaVersion:  SchemaVersion,
+		InstallationID: rand.Text(),
+		MachineName:    machine,
+		Fingerprint:    fingerprint,
+		Phase:          Installing,
+		Created:        time.Now().UTC().Round(0),
+	}
+}
+
+// Successor starts a new installation of the same machine after r was
+// complete: the node was sent back, reinstalled, or its restart got lost.
+func (r Record) Successor() Record {
+	next := NewRecord(r.MachineName, r.Fingerprint)
+	next.PreviousID = r.InstallationID
+	return next
+}
+
+// Held reports whether the node is to be left alone at now. A hold that was
+// set later than now does not count: the clock was set back, and nobody can
+// say for how long.
+func (r Record) Held(now time.Time) bool {
+	return now.Before(r.HoldUntil) && !now.Before(r.Updated)
+}
+
+// Validate reports the first thing that makes the record unusable.
+func (r Record) Validate() error {
+	switch {
+	case r.SchemaVersion != SchemaVersion:
+		return fmt.Errorf("schema version %d is unknown, this program reads version %d", r.SchemaVersion, SchemaVersion)
+	case r.InstallationID == "":
+		return missing("installation_id")
+	case r.MachineName == "":
+		return missing("machine_name")
+	case !utf8.ValidString(r.MachineName):
+		return fmt.Errorf("machine_name %q is not UTF-8", r.MachineName)
+	case !isFingerprint(r.Fingerprint):
+		return fmt.Errorf("fingerprint %q is not 64 lower case hex digits", r.Fingerprint)
+	case r.Phase != Installing && r.Phase != Complete && r.Phase != Resetting:
+		return fmt.Errorf("phase %q is unknown", r.Phase)
+	case r.Created.IsZero():
+		return missing("created")
+	case r.Updated.IsZero():
+		return missing("updated")
+	case r.Phase == Complete && r.Completed.IsZero():
+		return missing("completed")
+	}
+	return nil
+}
+
+func missing(field string) error { return fmt.Errorf("%s is missing", field) }
+
+func (r Record) encode() ([]byte, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("the record of %s: %w", quote(r.MachineName), err)
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("the record of %s: %w", quote(r.MachineName), err)
+	}
+	return append(data, '\n'), nil
+}
+
+// decode reads exactly one record of exactly our form: writing over a field
+// that is not known here would lose it.
+func decode(data []byte) (Record, error) {
+	if err := checkText(data); err != nil {
+		return Record{}, err
+	}
+	var version struct {
+		Schema *int `json:"schema_version"`
+	}
+	if err := json.Unmarshal(data, &version); err != nil {
+		return Record{}, err
+	}
+	if version.Schema == nil {
+		return Record{}, missing("schema_version")
+	}
+	if *version.Schema != SchemaVersion {
+		return Record{}, Record{SchemaVersion: *version.Schema}.Validate()
+	}
+	var record Record
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&record); err != nil {
+		return Record{}, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Record{}, errors.New("there is more after the record")
+	}
+	return record, record.Validate()
+}
+
+func checkText(data []byte) error {
+	switch {
+	case len(data) == 0:
+		return errors.New("it is empty")
+	case len(data) > maxRecordSize:
+		return fmt.Errorf("it is larger than %d bytes", maxRecordSize)
+	case bytes.IndexByte(data, 0) >= 0:
+		return errors.New("it holds NUL bytes, as after a crash of the file system")
+	}
+	return nil
+}
