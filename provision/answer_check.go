@@ -1,0 +1,194 @@
+package provision
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"choria-provision/config"
+)
+
+// answerContext is what an answer is held against.
+type answerContext struct {
+	Identity string
+	Config   *config.Config
+	CSR      *x509.CertificateRequest // nil without pki
+	ED25519  ed25519.PublicKey        // nil without ed25519
+	SSLDir   string                   // where the node said it keeps its credentials, empty when it did not
+}
+
+// findings are what is wrong with an answer, and what is only doubtful.
+type findings struct{ wrong, doubtful []string }
+
+func (f *findings) refuse(format string, args ...any) {
+	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
+}
+
+func (f *findings) warn(format string, args ...any) {
+	f.doubtful = append(f.doubtful, fmt.Sprintf(format, args...))
+}
+
+// answerChecks find all there is to find in one go.
+var answerChecks = []func(Answer, answerContext, *findings){
+	checkLines, checkIdentity, checkProvisioningOff, checkAuthorization, checkProvider,
+	checkCertificates, checkPolicies, checkClaims, checkUpgrade,
+}
+
+// check finds what the node would accept without a word and stumble over later:
+// lines its parser drops, provisioning left on, credentials that do not fit, an
+// answer for another node. The error names all of it and unwraps to
+// ErrHelperAnswer; what may be meant is a warning. Answers that defer or shut
+// down configure nothing and are not checked.
+func (a Answer) check(c answerContext) (warnings []string, err error) {
+	if a.Defer || a.Shutdown {
+		return nil, nil
+	}
+	var f findings
+	for _, look := range answerChecks {
+		look(a, c, &f)
+	}
+	if len(f.wrong) > 0 {
+		err = fmt.Errorf("%w: %s", ErrHelperAnswer, strings.Join(f.wrong, "; "))
+	}
+	return f.doubtful, err
+}
+
+// setting is a configuration value as the node will read it.
+func (a Answer) setting(key string) string { return strings.TrimSpace(a.Configuration[key]) }
+
+// list is a configuration value that the node splits at commas.
+func (a Answer) list(key string) []string {
+	var items []string
+	for item := range strings.SplitSeq(a.setting(key), ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// yes matches what go-choria's confkey takes for true; anything else is false.
+var yes = regexp.MustCompile(`(?i)^(1|yes|true|y|t)$`)
+
+func (a Answer) on(key string) bool { return yes.MatchString(a.setting(key)) }
+
+// checkLines knows how the node writes its file, key=value in lines, and how
+// go-choria's config reads that back.
+func checkLines(a Answer, _ answerContext, f *findings) {
+	if len(a.Configuration) == 0 {
+		f.refuse("its configuration is empty")
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Configuration)) {
+		value := a.Configuration[key]
+		switch {
+		case key == "" || strings.HasPrefix(key, "#") || strings.ContainsFunc(key, notInKey):
+			f.refuse("configuration: the key %q cannot be written: it is empty, starts with #, or holds =, blanks or control characters", key)
+		case strings.ContainsFunc(value, notInValue):
+			f.refuse("configuration: the value of %s holds a line end or another control character, which would add settings", key)
+		case len(key)+len(value)+1 >= bufio.MaxScanTokenSize:
+			f.refuse("configuration: the value of %s is too long: the node stops reading at lines of %d bytes", key, bufio.MaxScanTokenSize)
+		case strings.TrimSpace(value) == "":
+			f.warn("configuration: %s has no value: the node passes over it", key)
+		}
+	}
+}
+
+func notInKey(r rune) bool {
+	return r == '=' || unicode.IsSpace(r) || unicode.IsControl(r)
+}
+
+func notInValue(r rune) bool { return r != '\t' && unicode.IsControl(r) }
+
+func checkIdentity(a Answer, c answerContext, f *findings) {
+	if named := a.setting("identity"); named != "" && named != c.Identity {
+		f.refuse("configuration: identity is %q, this node is %q: the answer is another node's", named, c.Identity)
+	}
+}
+
+const provisionKey = "plugin.choria.server.provision"
+
+func checkProvisioningOff(a Answer, _ answerContext, f *findings) {
+	switch {
+	case a.on(provisionKey):
+		f.refuse("configuration: %s is %q: the node would refuse to restart; set it to false", provisionKey, a.setting(provisionKey))
+	case a.setting(provisionKey) == "":
+		f.warn("configuration: %s is not set: the node may return to provisioning for ever; set it to false", provisionKey)
+	}
+}
+
+// checkAuthorization knows that authorization is on by default and that without
+// policies it allows nothing, not even to see the node.
+func checkAuthorization(a Answer, _ answerContext, f *findings) {
+	const key = "rpcauthorization"
+	off := a.setting(key) != "" && !a.on(key)
+	configured := len(a.ActionPolicies)+len(a.OPAPolicies) > 0 || a.setting("rpcauthprovider") != ""
+	if len(a.Configuration) > 0 && !off && !configured && !a.on("plugin.actionpolicy.allow_unconfigured") {
+		f.warn("configuration: %s is on (its default) and the answer brings no policies: unless the node has some, it will allow no request", key)
+	}
+}
+
+func checkPolicies(a Answer, _ answerContext, f *findings) {
+	for _, kind := range []struct {
+		key, extension string
+		policies       map[string]string
+	}{
+		{"action_policies", ".policy", a.ActionPolicies},
+		{"opa_policies", ".rego", a.OPAPolicies},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(kind.policies)) {
+			switch {
+			case path.Ext(name) != kind.extension:
+				f.refuse("%s: %q does not end in %s: the node refuses it", kind.key, name, kind.extension)
+			case strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, unicode.IsControl):
+				f.refuse("%s: %q is no plain file name", kind.key, name)
+			case kind.policies[name] == "":
+				f.warn("%s: %q is empty: the node does not write it", kind.key, name)
+			}
+		}
+	}
+}
+
+var (
+	// knownClaims are the names in server_claims that count when a token is issued.
+	knownClaims = []string{"collectives", "exp", "ou", "permissions", "pub_subjects"}
+	// ownClaims are those that whoever encodes tokens.ServerClaims sends along.
+	ownClaims = []string{"aud", "iat", "identity", "issexp", "iss", "jti", "nbf", "public_key", "purpose", "sub", "tcs"}
+)
+
+func checkClaims(a Answer, c answerContext, f *findings) {
+	if a.ServerClaims == nil {
+		return
+	}
+	if !c.Config.Features.ED25519 {
+		f.warn("server_claims: no server JWT is issued, since features.ed25519 is off")
+	}
+	if named := a.ServerClaims.ChoriaIdentity; named != "" && named != c.Identity {
+		f.refuse("server_claims: identity is %q, this node is %q: the answer is another node's", named, c.Identity)
+	}
+	if key := a.ServerClaims.PublicKey; key != "" && c.ED25519 != nil && !strings.EqualFold(key, hex.EncodeToString(c.ED25519)) {
+		f.refuse("server_claims: public_key is not this node's: the answer is another node's")
+	}
+	for _, claim := range a.Claims {
+		if !slices.Contains(knownClaims, claim) && !slices.Contains(ownClaims, claim) {
+			f.warn("server_claims: there is no claim %q; what counts is %s", claim, strings.Join(knownClaims, ", "))
+		}
+	}
+}
+
+func checkUpgrade(a Answer, c answerContext, f *findings) {
+	switch {
+	case a.Upgrade == "":
+	case !c.Config.Features.Upgrades:
+		f.warn("upgrade: not to %s, since features.upgrades is off", a.Upgrade)
+	case strings.ContainsFunc(a.Upgrade, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
+		f.refuse("upgrade: %q is no version", a.Upgrade)
+	}
+}

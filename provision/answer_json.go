@@ -1,0 +1,156 @@
+package provision
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"unicode/utf8"
+)
+
+// document is a JSON text that errors can point into.
+type document struct{ data []byte }
+
+// value is a part of a document: its text and the byte it starts at.
+type value struct {
+	raw []byte
+	at  int
+}
+
+// member is one name and its value in an object.
+type member struct {
+	name string
+	value
+}
+
+func (v value) isNull() bool { return string(v.raw) == "null" }
+
+// kind names what a value is, for who wrote another one than was wanted.
+func (v value) kind() string {
+	switch v.raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "true or false"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+// whole is the document as one value. Errors are what makes the text unusable
+// as a whole: half an answer, text behind it, another encoding.
+func (d document) whole() (value, error) {
+	at := 0
+	for rest := d.data; len(rest) > 0; rest = d.data[at:] {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 {
+			return value{}, d.errorAt(at, "it is not UTF-8")
+		}
+		at += size
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(d.data, &raw)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return value{}, d.errorAt(int(syntax.Offset)-1, "%w", err) // the offset counts the wrong byte
+	}
+	if err != nil {
+		return value{}, err
+	}
+	raw = bytes.TrimSpace(raw)
+	return value{raw, bytes.Index(d.data, raw)}, nil
+}
+
+// members lists an object's members in order. A name given twice is an error:
+// two readers of it would not agree which one counts. where names the object in
+// errors, empty for the document itself.
+func (d document) members(where string, v value) ([]member, error) {
+	if v.kind() != "an object" {
+		return nil, d.errorAt(v.at, "%s is %s, want an object", where, v.kind())
+	}
+	decoder := json.NewDecoder(bytes.NewReader(v.raw))
+	if _, err := decoder.Token(); err != nil {
+		return nil, err
+	}
+	var members []member
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string)
+		named := v.at + int(decoder.InputOffset())
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			return nil, d.errorAt(named-1, "%s gives %q twice", where, name)
+		}
+		seen[name] = true
+		members = append(members, member{name, value{raw, v.at + int(decoder.InputOffset()) - len(raw)}})
+	}
+	return members, nil
+}
+
+// decode reads a member into a scalar; want names the type for the error.
+func (d document) decode(m member, into any, want string) error {
+	if err := json.Unmarshal(m.raw, into); err != nil {
+		return d.errorAt(m.at, "%s is %s, want %s", m.name, m.kind(), want)
+	}
+	return nil
+}
+
+// table reads an object whose values are all strings.
+func (d document) table(m member) (map[string]string, error) {
+	members, err := d.members(m.name, m.value)
+	if err != nil {
+		return nil, err
+	}
+	table := make(map[string]string, len(members))
+	for _, entry := range members {
+		var text *string
+		if err := json.Unmarshal(entry.raw, &text); err != nil || text == nil {
+			return nil, d.errorAt(entry.at, "%s: %q is %s, want a string; put it in quotes", m.name, entry.name, entry.kind())
+		}
+		table[entry.name] = *text
+	}
+	return table, nil
+}
+
+const (
+	snippetBefore = 24  // bytes shown before the place
+	snippetAfter  = 12  // and from it
+	snippetReach  = 256 // bytes looked at to recognize a key
+)
+
+// keyLike matches what may be a piece of a key or token.
+var keyLike = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
+
+// errorAt says where in the document something is wrong: line and column, both
+// from 1, the column in characters, and what stands there. Long runs of base64
+// are masked: the answer may hold a private key.
+func (d document) errorAt(at int, format string, args ...any) error {
+	at = max(0, min(at, len(d.data)))
+	before := d.data[:at]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return fmt.Errorf("line %d, column %d: %w, near %q", line, column, fmt.Errorf(format, args...), d.snippet(at))
+}
+
+func (d document) snippet(at int) []byte {
+	from, to := max(0, at-snippetReach), min(len(d.data), at+snippetReach)
+	text := bytes.Clone(d.data[from:to])
+	for _, run := range keyLike.FindAllIndex(text, -1) {
+		copy(text[run[0]:run[1]], bytes.Repeat([]byte("*"), run[1]-run[0]))
+	}
+	return text[max(0, at-from-snippetBefore):min(len(text), at-from+snippetAfter)]
+}

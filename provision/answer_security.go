@@ -1,0 +1,121 @@
+package provision
+
+import (
+	"crypto/ed25519"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	providerKey = "plugin.security.provider"
+	issuersKey  = "plugin.security.issuer.names"
+	signersKey  = "plugin.security.choria.trusted_signers"
+)
+
+// providers are those that go-choria's framework can set up.
+var providers = []string{"puppet", "file", "pkcs11", "certmanager", "choria"}
+
+// checkProvider knows what go-choria's security providers need: a server that
+// lacks it accepts its configuration and ends at its next start.
+func checkProvider(a Answer, c answerContext, f *findings) {
+	provider := a.setting(providerKey)
+	switch {
+	case len(a.Configuration) == 0:
+		return
+	case provider == "":
+		f.warn("configuration: %s is not set: the node takes puppet and ends at its next start when there is none", providerKey)
+	case !slices.Contains(providers, provider):
+		f.refuse("configuration: %s is %q, which is none of %s: the node would end at its next start", providerKey, provider, strings.Join(providers, ", "))
+	case provider == "file" && !c.Config.Insecure && !a.on("plugin.security.server_anon_tls"):
+		checkFileProvider(a, c, f)
+	case provider == "choria":
+		checkChoriaProvider(a, c, f)
+	}
+	if c.Config.Features.ED25519 && provider != "choria" && !a.on("plugin.security.server_anon_tls") {
+		f.warn("configuration: %s is not choria: the node will not use the server JWT it gets", providerKey)
+	}
+}
+
+func checkFileProvider(a Answer, c answerContext, f *findings) {
+	files := map[string]string{"certificate": "certificate.pem", "key": "private.pem", "ca": "ca.pem"}
+	for _, key := range []string{"certificate", "key", "ca"} {
+		full := "plugin.security.file." + key
+		a.needs(full, "file", f)
+		a.wants(full, path.Join(a.sslDir(c), files[key]), a.Certificate != "" && a.sslDir(c) != "", f)
+	}
+}
+
+func checkChoriaProvider(a Answer, c answerContext, f *findings) {
+	files := map[string]string{"token_file": "server.jwt", "seed_file": "server.seed"}
+	for _, key := range []string{"token_file", "seed_file"} {
+		full := "plugin.security.choria." + key
+		a.needs(full, "choria", f)
+		a.wants(full, path.Join(c.SSLDir, files[key]), c.ED25519 != nil && c.SSLDir != "", f)
+	}
+	for _, key := range []string{
+		"plugin.choria.security.server.token_file", "plugin.choria.security.server.seed_file",
+		"plugin.choria.security.request_signer.token_file", "plugin.choria.security.request_signer.seed_file",
+	} {
+		if a.setting(key) != "" {
+			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
+		}
+	}
+	for _, key := range []string{"plugin.security.server_anon_tls", "plugin.security.client_anon_tls"} {
+		if a.on(key) {
+			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
+		}
+	}
+	checkIssuers(a, f)
+}
+
+// checkIssuers wants exactly one of the two ways to say whose tokens count.
+func checkIssuers(a Answer, f *findings) {
+	issuers, signers := a.list(issuersKey), a.list(signersKey)
+	switch {
+	case len(issuers) == 0 && len(signers) == 0:
+		f.refuse("configuration: %s = choria needs %s or %s: the node would end at its next start", providerKey, issuersKey, signersKey)
+	case len(issuers) > 0 && len(signers) > 0:
+		f.refuse("configuration: %s and %s exclude each other: the node would end at its next start", issuersKey, signersKey)
+	}
+	for _, issuer := range issuers {
+		if key := issuerKey(issuer); !isHexKey(a.setting(key)) {
+			f.refuse("configuration: %s is not the hex ed25519 public key of issuer %q: the node would end at its next start", key, issuer)
+		}
+	}
+	for _, signer := range signers {
+		if !isHexKey(signer) {
+			f.refuse("configuration: %s holds %q, which is no hex ed25519 public key", signersKey, signer)
+		}
+	}
+}
+
+func issuerKey(issuer string) string { return "plugin.security.issuer." + issuer + ".public" }
+
+func isHexKey(text string) bool {
+	_, err := decodeHex(text, ed25519.PublicKeySize)
+	return err == nil
+}
+
+// needs refuses an answer without the key.
+func (a Answer) needs(key, provider string, f *findings) {
+	if a.setting(key) == "" {
+		f.refuse("configuration: %s is not set, which %s = %s needs: the node would end at its next start", key, providerKey, provider)
+	}
+}
+
+// wants warns when the key names another file than the one the node is going
+// to write; the site may know better.
+func (a Answer) wants(key, file string, known bool, f *findings) {
+	if named := a.setting(key); known && named != "" && path.Clean(named) != path.Clean(file) {
+		f.warn("configuration: %s is %s, the node writes %s", key, named, file)
+	}
+}
+
+// sslDir is where the node will write certificate and key.
+func (a Answer) sslDir(c answerContext) string {
+	if c.SSLDir != "" {
+		return c.SSLDir
+	}
+	return a.SSLDir
+}

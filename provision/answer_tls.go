@@ -1,0 +1,157 @@
+package provision
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkCertificates knows that the node writes certificate, CA and key only
+// when certificate, CA and directory all arrive, and drops them without a word
+// otherwise.
+func checkCertificates(a Answer, c answerContext, f *findings) {
+	switch {
+	case a.Certificate == "" && c.Config.Features.PKI:
+		f.refuse("there is no certificate in it, though features.pki had the node ask for one")
+	case a.Certificate == "" && a.Key != "":
+		f.refuse("there is a key without certificate: the node would drop it")
+	case a.Certificate == "" && a.CA != "":
+		f.warn("there is a ca without certificate: the node drops it")
+	}
+	if a.Certificate != "" && a.CA == "" {
+		f.refuse("there is a certificate without ca: the node would drop it")
+	}
+	if a.Certificate != "" && a.sslDir(c) == "" && c.CSR == nil && c.ED25519 == nil {
+		f.refuse("there is a certificate and nobody said where the node keeps it: set ssldir")
+	}
+	if a.Key != "" && !c.Config.Features.JWT {
+		f.refuse("there is a key, which cannot be encrypted for the node: that needs features.jwt")
+	}
+	checkPEM(a, c, f)
+}
+
+// checkPEM reads what is there; what is missing was told already.
+func checkPEM(a Answer, c answerContext, f *findings) {
+	chain, err := parseCertificates(a.Certificate)
+	if err != nil {
+		f.refuse("certificate: %v", err)
+	}
+	roots, err := parseCertificates(a.CA)
+	if err != nil {
+		f.refuse("ca: %v", err)
+	}
+	var private crypto.Signer
+	if a.Key != "" {
+		if private, err = parsePrivateKey(a.Key); err != nil {
+			f.refuse("key: %v", err)
+		}
+	}
+	if len(chain) == 0 {
+		return
+	}
+	checkLeaf(chain[0], c.Identity, f)
+	checkPair(chain[0], private, c, f)
+	if len(roots) > 0 && !issuedBy(chain, roots) {
+		f.warn("certificate: it was not issued by the ca that comes with it")
+	}
+}
+
+func checkLeaf(leaf *x509.Certificate, identity string, f *findings) {
+	named := leaf.Subject.CommonName == identity || leaf.Subject.CommonName == "" && slices.Contains(leaf.DNSNames, identity)
+	if !named {
+		f.refuse("certificate: it is for %q, this node is %q: the answer is another node's", leaf.Subject.CommonName, identity)
+	}
+	switch now := time.Now(); {
+	case now.After(leaf.NotAfter):
+		f.refuse("certificate: it expired at %s", leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		f.warn("certificate: it is not valid before %s", leaf.NotBefore.Format(time.RFC3339))
+	}
+}
+
+// checkPair wants the key the node will have beside its certificate: the one in
+// the answer, which replaces the node's own, else the one it made for its CSR.
+func checkPair(leaf *x509.Certificate, private crypto.Signer, c answerContext, f *findings) {
+	switch {
+	case private != nil && !sameKey(leaf.PublicKey, private.Public()):
+		f.refuse("certificate: it does not belong to the key that comes with it")
+	case private == nil && c.CSR != nil && !sameKey(leaf.PublicKey, c.CSR.PublicKey):
+		f.refuse("certificate: it does not belong to the key of the node's CSR: the answer is another node's")
+	}
+	if _, isRSA := leaf.PublicKey.(*rsa.PublicKey); !isRSA {
+		f.warn("certificate: its key is not RSA, and go-choria's file security provider signs with RSA only")
+	}
+}
+
+func issuedBy(chain, roots []*x509.Certificate) bool {
+	options := x509.VerifyOptions{
+		Roots:         x509.NewCertPool(),
+		Intermediates: x509.NewCertPool(),
+		CurrentTime:   chain[0].NotBefore, // its dates are looked at elsewhere
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}
+	for _, root := range roots {
+		options.Roots.AddCert(root)
+	}
+	for _, link := range chain[1:] {
+		options.Intermediates.AddCert(link)
+	}
+	_, err := chain[0].Verify(options)
+	return err == nil
+}
+
+// parseCertificates reads PEM certificates, and nothing else, from a text; none
+// from an empty one.
+func parseCertificates(text string) ([]*x509.Certificate, error) {
+	var certificates []*x509.Certificate
+	for rest := bytes.TrimSpace([]byte(text)); len(rest) > 0; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return nil, errors.New("it is no PEM, or holds something else beside it")
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it is a PEM block of type %q, want CERTIFICATE", block.Type)
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		certificates = append(certificates, certificate)
+		rest = bytes.TrimSpace(rest)
+	}
+	return certificates, nil
+}
+
+// parsePrivateKey reads the first PEM block of a text as a private key, PKCS #1,
+// PKCS #8 or SEC 1. Its errors show nothing of the key.
+func parsePrivateKey(text string) (crypto.Signer, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("it is no PEM block")
+	}
+	//nolint:staticcheck // old, but what a site's openssl may have written
+	if x509.IsEncryptedPEMBlock(block) || block.Type == "ENCRYPTED PRIVATE KEY" {
+		return nil, errors.New("it is encrypted; answer the plain key, it is encrypted for the node on its way")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("it is a PEM block of type %q that holds no private key", block.Type)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("it is a key that cannot sign (%T)", key)
+	}
+	return signer, nil
+}

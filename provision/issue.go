@@ -1,0 +1,192 @@
+package provision
+
+import (
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/choria-io/tokens"
+
+	"choria-provision/config"
+)
+
+const (
+	// tokenIssuer is the issuer text of server JWTs that no chain issuer signs.
+	tokenIssuer = "Choria Provision"
+	defaultOrg  = "choria"
+
+	// shortValidity is what go-choria takes for no validity at all.
+	shortValidity   = time.Hour
+	defaultValidity = 365 * 24 * time.Hour
+)
+
+// serverJWTRequest is what a server JWT is made from.
+type serverJWTRequest struct {
+	Identity  string
+	PublicKey ed25519.PublicKey // the node proved that it holds the private one
+	Config    *config.Config
+	Answer    Answer
+}
+
+// issueServerJWT signs the token a node joins its organization with. It is
+// bound to the node's key. Signing key and chain token are read at each call,
+// so that rotated ones are picked up. A token that the issuers in the node's
+// own configuration would not accept is refused: the node would be turned away
+// by its brokers. Errors unwrap to ErrSigning.
+func issueServerJWT(r serverJWTRequest) (token string, warnings []string, err error) {
+	token, warnings, err = r.issue(time.Now())
+	if err != nil {
+		return "", warnings, fmt.Errorf("%w: %w", ErrSigning, err)
+	}
+	return token, warnings, nil
+}
+
+func (r serverJWTRequest) issue(now time.Time) (token string, warnings []string, err error) {
+	if len(r.PublicKey) != ed25519.PublicKeySize {
+		return "", nil, errors.New("there is no ed25519 key of the node to bind it to")
+	}
+	key, err := readSigningKey(r.Config.JWTSigningKey)
+	if err != nil {
+		return "", nil, err
+	}
+	claims, warnings, err := r.claims(now)
+	if err != nil {
+		return "", warnings, err
+	}
+	if r.Config.JWTSigningToken != "" {
+		warning, err := addChain(claims, key, r.Config.JWTSigningToken)
+		if err != nil {
+			return "", warnings, err
+		}
+		warnings = append(warnings, warning...)
+	}
+	if token, err = tokens.SignToken(claims, key); err != nil {
+		return "", warnings, err
+	}
+	warning, err := r.acceptable(token, claims.OrganizationUnit)
+	return token, append(warnings, warning...), err
+}
+
+// claims follow reference section 6: defaults, then the helper's configuration,
+// then its server_claims.
+func (r serverJWTRequest) claims(now time.Time) (*tokens.ServerClaims, []string, error) {
+	wanted := r.Answer.ServerClaims
+	if wanted == nil {
+		wanted = &tokens.ServerClaims{}
+	}
+	org := wanted.OrganizationUnit
+	if org == "" {
+		org = defaultOrg
+	}
+	validity, warnings := r.validity(wanted, now)
+	claims, err := tokens.NewServerClaims(r.Identity, r.collectives(wanted), org, wanted.Permissions,
+		wanted.AdditionalPublishSubjects, r.PublicKey, tokenIssuer, validity)
+	return claims, warnings, err
+}
+
+func (r serverJWTRequest) collectives(wanted *tokens.ServerClaims) []string {
+	configured := r.Answer.list("collectives")
+	switch {
+	case len(wanted.Collectives) > 0:
+		return wanted.Collectives
+	case len(configured) > 0:
+		return configured
+	case r.Answer.setting(providerKey) == "choria":
+		return []string{"choria"}
+	default:
+		return []string{"mcollective"}
+	}
+}
+
+func (r serverJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (validity time.Duration, warnings []string) {
+	validity = r.Config.ServerJWTValidity.Duration
+	if validity <= shortValidity {
+		warnings = append(warnings, fmt.Sprintf("server_jwt_validity of %s is too short, the server JWT is valid for %s", validity, defaultValidity))
+		validity = defaultValidity
+	}
+	if wanted.ExpiresAt == nil {
+		return validity, warnings
+	}
+	if asked := wanted.ExpiresAt.Sub(now); asked > shortValidity {
+		return asked, warnings
+	}
+	return validity, append(warnings, fmt.Sprintf("server_claims: exp is less than %s away, the server JWT is valid for %s instead", shortValidity, validity))
+}
+
+// acceptable holds the token against the issuers the node is told to trust, as
+// a broker of that organization would.
+func (r serverJWTRequest) acceptable(token, org string) (warnings []string, err error) {
+	issuers := r.Answer.list(issuersKey)
+	if len(issuers) == 0 {
+		return r.acceptableToSigners(token), nil
+	}
+	if !slices.Contains(issuers, org) {
+		return []string{fmt.Sprintf("server_claims: ou %q is none of %s in the configuration: brokers that know the same issuers will refuse the server JWT", org, issuersKey)}, nil
+	}
+	issuer, err := decodeHex(r.Answer.setting(issuerKey(org)), ed25519.PublicKeySize)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %s %w", issuerKey(org), err)
+	}
+	if _, err := tokens.ParseServerToken(token, ed25519.PublicKey(issuer)); err != nil {
+		advice := "is jwt_signing_token from this issuer?"
+		if r.Config.JWTSigningToken == "" {
+			advice = "jwt_signing_key is not the issuer's own, so jwt_signing_token must be set"
+		}
+		return nil, fmt.Errorf("the issuer %q in the node's configuration would not accept it: %w; %s", org, err, advice)
+	}
+	return nil, nil
+}
+
+func (r serverJWTRequest) acceptableToSigners(token string) (warnings []string) {
+	signers := r.Answer.list(signersKey)
+	for _, signer := range signers {
+		key, err := decodeHex(signer, ed25519.PublicKeySize)
+		if err != nil {
+			continue
+		}
+		if _, err := tokens.ParseServerToken(token, ed25519.PublicKey(key)); err == nil {
+			return nil
+		}
+	}
+	if len(signers) > 0 {
+		return []string{fmt.Sprintf("none of %s in the configuration signed the server JWT: brokers that trust the same ones will refuse it", signersKey)}
+	}
+	return nil
+}
+
+// addChain makes the token one of a chain of trust: issued by us, who were
+// made an issuer by the organization's. tokenFile holds the proof of that.
+func addChain(claims *tokens.ServerClaims, key any, tokenFile string) (warnings []string, err error) {
+	text, err := os.ReadFile(tokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("jwt_signing_token: %w", err)
+	}
+	ours, err := tokens.ParseClientIDTokenUnverified(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("jwt_signing_token: reading %s: %w", tokenFile, err)
+	}
+	private, ok := key.(ed25519.PrivateKey)
+	switch {
+	case !ok:
+		return nil, errors.New("jwt_signing_key: a chain of trust needs an ed25519 key")
+	case ours.TrustChainSignature == "":
+		return nil, fmt.Errorf("jwt_signing_token: %s has no trust chain signature (tcs): its issuer must add the organization's chain data", tokenFile)
+	case !strings.EqualFold(ours.PublicKey, hex.EncodeToString(private.Public().(ed25519.PublicKey))):
+		return nil, fmt.Errorf("jwt_signing_token: %s belongs to another key than jwt_signing_key", tokenFile)
+	case ours.ExpiresAt != nil && ours.IsExpired():
+		return nil, fmt.Errorf("jwt_signing_token: %s expired at %s", tokenFile, ours.ExpireTime().Format(time.RFC3339))
+	}
+	asked := claims.ExpireTime()
+	if err := claims.AddChainIssuerData(ours, private); err != nil {
+		return nil, fmt.Errorf("jwt_signing_token: adding the chain data of %s: %w", tokenFile, err)
+	}
+	if got := claims.ExpireTime(); got.Before(asked) {
+		warnings = append(warnings, fmt.Sprintf("the server JWT ends with jwt_signing_token at %s", got.Format(time.RFC3339)))
+	}
+	return warnings, nil
+}

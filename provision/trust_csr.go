@@ -1,0 +1,236 @@
+package provision
+
+import (
+	"crypto"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+
+	"choria-provision/config"
+)
+
+// csrLimit bounds a CSR's PEM text in bytes, and so the size of its key: a
+// real one has about 1 KiB.
+const csrLimit = 16 << 10
+
+const csrBlock = "CERTIFICATE REQUEST"
+
+// verifyCSR returns the certificate request a node made, when it asks for the
+// node's own name and for nothing else that our side would not give away.
+// Certificate authorities read more of a request than Go does (and copy what
+// they find there into certificates), so whatever cannot be read here is
+// refused. Errors unwrap to ErrCSR.
+func verifyCSR(reply wire.CSRReply, identity string, deny []config.Pattern) (*x509.CertificateRequest, error) {
+	csr, err := parseCSR(reply.CSR)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCSR, err)
+	}
+	for _, check := range []func() error{
+		csr.CheckSignature,
+		func() error { return checkCSRKey(csr, reply.PublicKey) },
+		func() error { return checkCSRAttributes(csr) },
+		func() error { return checkCSRExtensions(csr) },
+		func() error { return checkCSRNames(csr, identity, deny) },
+	} {
+		if err := check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCSR, err)
+		}
+	}
+	return csr, nil
+}
+
+func parseCSR(text string) (*x509.CertificateRequest, error) {
+	if len(text) > csrLimit {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(text), csrLimit)
+	}
+	text = strings.TrimSpace(text)
+	block, rest := pem.Decode([]byte(text))
+	switch {
+	case block == nil:
+		return nil, errors.New("it is no PEM block")
+	case block.Type != csrBlock:
+		return nil, fmt.Errorf("it is a PEM block of type %q, want %q", block.Type, csrBlock)
+	case len(block.Headers) > 0 || len(rest) > 0 || !strings.HasPrefix(text, "-----BEGIN "+csrBlock+"-----"):
+		return nil, errors.New("there is more in it than one PEM block")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// checkCSRKey holds the public key in the reply against the one in the
+// request. go-choria labels a PKCS #1 key PUBLIC KEY, so both forms are read.
+func checkCSRKey(csr *x509.CertificateRequest, text string) error {
+	if len(text) > csrLimit {
+		return fmt.Errorf("its public_key has %d bytes, at most %d are read", len(text), csrLimit)
+	}
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return errors.New("the public_key beside it is no PEM block")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		if key, err = x509.ParsePKCS1PublicKey(block.Bytes); err != nil {
+			return fmt.Errorf("the public_key beside it cannot be read: %w", err)
+		}
+	}
+	if !sameKey(csr.PublicKey, key) {
+		return errors.New("it holds another key than the public_key beside it")
+	}
+	return nil
+}
+
+// sameKey compares two public keys of any kind that has an Equal method.
+func sameKey(a, b any) bool {
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && key.Equal(b)
+}
+
+var (
+	oidExtensionRequest  = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 14}
+	oidChallengePassword = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 7}
+	oidCommonName        = asn1.ObjectIdentifier{2, 5, 4, 3}
+	oidEmailAddress      = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 1}
+	oidSubjectAltName    = asn1.ObjectIdentifier{2, 5, 29, 17}
+	oidBasicConstraints  = asn1.ObjectIdentifier{2, 5, 29, 19}
+	oidKeyUsage          = asn1.ObjectIdentifier{2, 5, 29, 15}
+	oidExtKeyUsage       = asn1.ObjectIdentifier{2, 5, 29, 37}
+	oidSubjectKeyID      = asn1.ObjectIdentifier{2, 5, 29, 14}
+)
+
+// checkCSRAttributes refuses attributes that Go passes over. OpenSSL takes
+// extensions, names among them, from Microsoft's attribute as well.
+func checkCSRAttributes(csr *x509.CertificateRequest) error {
+	var request struct {
+		Version    int
+		Subject    asn1.RawValue
+		PublicKey  asn1.RawValue
+		Attributes []asn1.RawValue `asn1:"tag:0"`
+	}
+	if rest, err := asn1.Unmarshal(csr.RawTBSCertificateRequest, &request); err != nil || len(rest) > 0 {
+		return errors.New("its attributes cannot be read")
+	}
+	for _, raw := range request.Attributes {
+		var attribute struct {
+			ID     asn1.ObjectIdentifier
+			Values asn1.RawValue
+		}
+		if _, err := asn1.Unmarshal(raw.FullBytes, &attribute); err != nil {
+			return fmt.Errorf("its attributes cannot be read: %w", err)
+		}
+		if !attribute.ID.Equal(oidExtensionRequest) && !attribute.ID.Equal(oidChallengePassword) {
+			return fmt.Errorf("it holds an attribute nobody asked for: %s", attribute.ID)
+		}
+	}
+	return nil
+}
+
+func checkCSRExtensions(csr *x509.CertificateRequest) error {
+	seen := map[string]bool{}
+	for _, extension := range csr.Extensions {
+		id := extension.Id.String()
+		if seen[id] {
+			return fmt.Errorf("it asks for extension %s twice", id)
+		}
+		seen[id] = true
+		if err := checkCSRExtension(extension); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkCSRExtension(extension pkix.Extension) error {
+	switch {
+	case extension.Id.Equal(oidSubjectAltName):
+		return checkNameKinds(extension.Value)
+	case extension.Id.Equal(oidKeyUsage), extension.Id.Equal(oidExtKeyUsage), extension.Id.Equal(oidSubjectKeyID):
+		return nil
+	case extension.Id.Equal(oidBasicConstraints):
+		var constraints struct {
+			IsCA       bool `asn1:"optional"`
+			MaxPathLen int  `asn1:"optional,default:-1"`
+		}
+		if _, err := asn1.Unmarshal(extension.Value, &constraints); err != nil || constraints.IsCA {
+			return errors.New("it asks to become a certificate authority")
+		}
+		return nil
+	default:
+		return fmt.Errorf("it asks for an extension that is not given away: %s", extension.Id)
+	}
+}
+
+// checkNameKinds refuses the alternative names that x509 drops without a word:
+// directory names, other names, registered ids.
+func checkNameKinds(value []byte) error {
+	var names []asn1.RawValue
+	if rest, err := asn1.Unmarshal(value, &names); err != nil || len(rest) > 0 {
+		return errors.New("its alternative names cannot be read")
+	}
+	for _, name := range names {
+		switch name.Tag {
+		case 1, 2, 6, 7: // email, DNS, URI, IP in RFC 5280, 4.2.1.6
+		default:
+			return fmt.Errorf("it asks for an alternative name of a kind that cannot be checked (%d)", name.Tag)
+		}
+	}
+	return nil
+}
+
+func checkCSRNames(csr *x509.CertificateRequest, identity string, deny []config.Pattern) error {
+	var common int
+	names := []string{identity}
+	for _, attribute := range csr.Subject.Names {
+		value, _ := attribute.Value.(string)
+		switch {
+		case attribute.Type.Equal(oidEmailAddress):
+			names = append(names, value)
+		case !attribute.Type.Equal(oidCommonName):
+		case value != identity:
+			return fmt.Errorf("it asks for the name %q", value)
+		default:
+			common++
+		}
+	}
+	if common != 1 {
+		return fmt.Errorf("it asks for %d common names, want 1", common)
+	}
+	for _, name := range append(names, alternativeNames(csr)...) {
+		if err := checkName(name, deny); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func alternativeNames(csr *x509.CertificateRequest) []string {
+	names := append(append([]string{}, csr.DNSNames...), csr.EmailAddresses...)
+	for _, ip := range csr.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, uri := range csr.URIs {
+		names = append(names, uri.String(), uri.Hostname(), uri.Path, uri.Opaque)
+	}
+	return names
+}
+
+// checkName holds one name against the deny list, also as a resolver would
+// read it: in lower case and without the root's dot.
+func checkName(name string, deny []config.Pattern) error {
+	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return fmt.Errorf("it asks for the name %q, which holds blanks or control characters", name)
+	}
+	for _, pattern := range deny {
+		for _, form := range []string{name, strings.ToLower(strings.TrimRight(name, "."))} {
+			if name != "" && pattern.MatchString(form) {
+				return fmt.Errorf("it asks for the name %q, which cert_deny_list forbids (%s)", name, pattern.Source)
+			}
+		}
+	}
+	return nil
+}
