@@ -14,7 +14,7 @@ import (
 // durations, patterns and command lines already parsed. Load is the only
 // source of a checked one; Default gives one without file.
 type Config struct {
-	// File is the path the configuration was read from, empty for Default.
+	// File is the absolute path the configuration was read from, empty for Default.
 	File string `yaml:"-"`
 
 	Workers            int       `yaml:"workers"`             // nodes worked on at once
@@ -69,10 +69,14 @@ type Pushgateway struct {
 	Grouping     map[string]string `yaml:"grouping"` // labels beside job and site
 	Username     string            `yaml:"username"`
 	PasswordFile string            `yaml:"password_file"`
-	Headers      map[string]string `yaml:"headers"`
-	CA           string            `yaml:"ca"` // PEM file
+	Headers      Headers           `yaml:"headers"` // values are secrets
+	CA           string            `yaml:"ca"`      // PEM file
 	Timeout      Duration          `yaml:"timeout"`
 }
+
+// Headers are HTTP headers; their values print as **** since they may hold
+// credentials.
+type Headers map[string]string
 
 // Duration is a time.Duration that is written as go-choria writes them: 1m,
 // 10h, 1d, 1y.

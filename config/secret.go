@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -51,3 +52,21 @@ func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String()))
 
 // MarshalText keeps encoders from showing the fields.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// masked is h with its values hidden.
+func (h Headers) masked() map[string]string {
+	shown := make(map[string]string, len(h))
+	for name := range h {
+		shown[name] = mask
+	}
+	return shown
+}
+
+// Format keeps every fmt verb from showing the values.
+func (h Headers) Format(f fmt.State, _ rune) { fmt.Fprint(f, h.masked()) }
+
+// MarshalJSON keeps the JSON encoder from showing the values.
+func (h Headers) MarshalJSON() ([]byte, error) { return json.Marshal(h.masked()) }
+
+// MarshalYAML keeps the YAML encoder from showing the values.
+func (h Headers) MarshalYAML() (any, error) { return h.masked(), nil }

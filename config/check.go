@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// minValidity is what a server JWT must outlast (reference: one hour or less
+// is discarded for the default).
+const minValidity = time.Hour
+
+// check walks every check; each reports all it finds and stops nothing.
+func (c *Config) check(getenv func(string) string) []finding {
+	var found []finding
+	for _, check := range []func(*Config) []finding{
+		checkNumbers,
+		checkDurations,
+		checkWords,
+		checkSecrets,
+		checkFeatures,
+		checkUnread,
+		checkVerifyKey,
+		checkSigningKey,
+		checkUpgrades,
+		checkPushgateway,
+		checkPlaces,
+		func(c *Config) []finding { return checkHelper(c, getenv("PATH")) },
+	} {
+		found = append(found, check(c)...)
+	}
+	return found
+}
+
+func checkNumbers(c *Config) []finding {
+	var found []finding
+	if c.Workers < 1 {
+		found = append(found, mistake("workers", fmt.Sprintf("is %d: nobody would do the work", c.Workers), "write 1 or more, or take it out for one worker for each CPU"))
+	}
+	if c.Limit < 0 {
+		found = append(found, mistake("limit", fmt.Sprintf("is %d", c.Limit), "write 1 or more, or 0 for no limit"))
+	}
+	if c.MonitorPort < 0 || c.MonitorPort > 65535 {
+		found = append(found, mistake("monitor_port", fmt.Sprintf("%d is no port", c.MonitorPort), "write a port from 1 to 65535, or 0 for none"))
+	}
+	return found
+}
+
+func checkDurations(c *Config) []finding {
+	var found []finding
+	if c.Interval.Duration < time.Minute {
+		found = append(found, mistake("interval", fmt.Sprintf("%s is shorter than a minute", c.Interval), "write 1m or more"))
+	}
+	for _, needed := range []struct {
+		key   string
+		value Duration
+		usual Duration
+	}{
+		{"connect_timeout", c.ConnectTimeout, Default().ConnectTimeout},
+		{"discovery_timeout", c.DiscoveryTimeout, Default().DiscoveryTimeout},
+		{"helper_timeout", c.HelperTimeout, Default().HelperTimeout},
+		{"pushgateway.timeout", c.Pushgateway.Timeout, Default().Pushgateway.Timeout},
+	} {
+		if needed.value.Duration == 0 {
+			found = append(found, mistake(needed.key, "is 0: nothing could be done in that time", fmt.Sprintf("write %s, or take it out", needed.usual)))
+		}
+	}
+	if c.ServerJWTValidity.Duration <= minValidity {
+		found = append(found, warning("server_jwt_validity", fmt.Sprintf("%s is too short to be used; 1y is used instead", c.ServerJWTValidity), "write more than 1h"))
+	}
+	return found
+}
+
+// logLevels are the peer's.
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+func checkWords(c *Config) []finding {
+	var found []finding
+	if !slices.Contains(logLevels, c.LogLevel) {
+		found = append(found, mistake("loglevel", fmt.Sprintf("%q is no level", c.LogLevel), "write debug, info, warn or error"))
+	}
+	if strings.ContainsAny(c.LifecycleComponent, ".>*") || strings.ContainsFunc(c.LifecycleComponent, unicode.IsSpace) || c.LifecycleComponent == "" {
+		found = append(found, mistake("lifecycle_component", fmt.Sprintf("%q cannot be part of a NATS subject", c.LifecycleComponent), "write a word without `.`, `>`, `*` and spaces, such as provision_mode_server"))
+	}
+	if c.LogFile == "stdout" {
+		found = append(found, warning("logfile", "stdout carries the result; the log goes to stderr", "write stderr, or the name of a file"))
+	}
+	return found
+}
+
+// checkFeatures holds what reference section 6 says of the models of trust:
+// pki and ed25519 exclude each other, and each feature needs its keys.
+func checkFeatures(c *Config) []finding {
+	var found []finding
+	f := c.Features
+	if f.PKI && f.ED25519 {
+		found = append(found, mistake("features.pki", "pki and ed25519 exclude each other", "turn one of them off: pki is for a certificate authority, ed25519 for an Organization Issuer"))
+	}
+	if f.JWT && c.JWTVerifyCert == "" {
+		why := "features.jwt"
+		if f.ED25519 {
+			why = "features.ed25519"
+		}
+		found = append(found, mistake("jwt_verify_cert", "is missing; "+why+" needs it", "name the public key or certificate that verifies provisioning.jwt, or write the Organization Issuer's public key as 64 hex digits").because(why))
+	}
+	if f.ED25519 && c.JWTSigningKey == "" {
+		found = append(found, mistake("jwt_signing_key", "is missing; features.ed25519 needs it", "name the file that holds the ed25519 seed which signs server JWTs").because("features.ed25519"))
+	}
+	if f.PKI && len(c.CertDenyList) == 0 {
+		found = append(found, warning("cert_deny_list", "is empty: a node may ask for a privileged certificate", "take it out to deny what is usually denied"))
+	}
+	if c.Insecure && f.ED25519 {
+		found = append(found, warning("choria_insecure", "an Organization Issuer's nodes speak a protocol that an insecure provisioner does not: no node would be found", "take choria_insecure out, or turn features.ed25519 off"))
+	}
+	return found
+}
+
+// checkUnread names what is set and would be read by nothing.
+func checkUnread(c *Config) []finding {
+	var found []finding
+	for _, row := range []struct {
+		key    string
+		unread bool
+		why    string
+		remedy string
+	}{
+		{"broker_port", c.BrokerPort != 0, "is read by nothing", "take it out"},
+		{"rego_policy", c.RegoPolicy != "", "is read by nothing", "take it out; policies come in the helper's answer"},
+		{"jwt_verify_cert", c.JWTVerifyCert != "" && !c.Features.JWT, "is read by nothing while features.jwt is off: no provisioning.jwt is verified", "turn features.jwt on, or take it out"},
+		{"jwt_signing_key", c.JWTSigningKey != "" && !c.Features.ED25519, "is read by nothing while features.ed25519 is off: no server JWT is issued", "turn features.ed25519 on, or take it out"},
+		{"jwt_signing_token", c.JWTSigningToken != "" && !c.Features.ED25519, "is read by nothing while features.ed25519 is off", "turn features.ed25519 on, or take it out"},
+		{"upgrades_repository", c.UpgradesRepository != "" && !c.Features.Upgrades, "is read by nothing while features.upgrades is off", "turn features.upgrades on, or take it out"},
+	} {
+		if row.unread {
+			found = append(found, warning(row.key, row.why, row.remedy))
+		}
+	}
+	return found
+}

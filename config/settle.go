@@ -1,0 +1,54 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// settle turns what the file says into what is meant, before the checks.
+func (c *Config) settle(o Overrides) {
+	if c.Features.ED25519 { // the server JWT goes to the node that proved its provisioning.jwt
+		c.Features.JWT = true
+	}
+	credentials := o.Getenv("CREDENTIALS_DIRECTORY")
+	c.Token = secretFrom(c.Token, c.TokenFile, credentials, "token")
+	c.BrokerPassword = secretFrom(c.BrokerPassword, c.BrokerPasswordFile, credentials, "broker_provisioning_password")
+	c.StateDir = stateDir(o, c.StateDir)
+	if o.Debug {
+		c.LogLevel = "debug"
+	}
+}
+
+// secretFrom picks a secret: the text in the configuration, the file it names,
+// or the credential of that name that systemd put there. Both text and file
+// is an error that a check reports.
+func secretFrom(text Secret, file, credentials, name string) Secret {
+	switch {
+	case text.IsSet():
+		return text
+	case file != "":
+		return NewSecretFile(file)
+	case credentials == "":
+		return Secret{}
+	}
+	credential := filepath.Join(credentials, name)
+	if _, err := os.Stat(credential); err != nil {
+		return Secret{}
+	}
+	return NewSecretFile(credential)
+}
+
+// finish replaces what the checks warned about by what is used instead, after
+// them. go-choria's words for log destinations are understood (choria,
+// CommonLogOpener), but stdout belongs to the result.
+func (c *Config) finish() {
+	switch c.LogFile {
+	case "stderr", "stdout":
+		c.LogFile = ""
+	case "discard":
+		c.LogFile = os.DevNull
+	}
+	if c.ServerJWTValidity.Duration <= minValidity {
+		c.ServerJWTValidity = Default().ServerJWTValidity
+	}
+}

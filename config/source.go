@@ -1,0 +1,154 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxFile bounds the file; a real one has a few kilobytes.
+const maxFile = 1 << 20
+
+// maxSyntaxErrors bounds how often a file is parsed again to find further ones.
+const maxSyntaxErrors = 20
+
+// parseSource turns the file into a tree. A line that is no YAML is reported
+// and taken out, with what is indented below it, so that one run finds the
+// next such line too. The tree is nil when there is nothing in it.
+func parseSource(source []byte) (ast.Node, []Problem) {
+	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf"))
+	if problems := checkText(source); len(problems) > 0 {
+		return nil, problems
+	}
+	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
+	var problems []Problem
+	for range maxSyntaxErrors {
+		file, err := parseOnce(strings.Join(lines, "\n"))
+		if err == nil {
+			root, more := onlyDocument(file)
+			return root, append(problems, more...)
+		}
+		p, mended := syntaxProblem(err, lines)
+		problems = append(problems, p)
+		if !mended {
+			break
+		}
+	}
+	return nil, problems
+}
+
+// checkText refuses what the parser would replace or drop without a word.
+func checkText(source []byte) []Problem {
+	var problems []Problem
+	for i, line := range bytes.Split(source, []byte("\n")) {
+		column := 0
+		for rest := bytes.TrimSuffix(line, []byte("\r")); len(rest) > 0; {
+			r, size := utf8.DecodeRune(rest)
+			rest = rest[size:]
+			column++
+			if r == utf8.RuneError && size == 1 {
+				problems = append(problems, Problem{Severity: SeverityError, Line: i + 1, Column: column,
+					Text: "this byte is not UTF-8", Remedy: "save the file as UTF-8"})
+				break
+			}
+			if r < ' ' && r != '\t' || r == 0x7f {
+				problems = append(problems, Problem{Severity: SeverityError, Line: i + 1, Column: column,
+					Text: fmt.Sprintf("a control character (0x%02x)", r), Remedy: `take it out, or write it as an escape between double quotes`})
+				break
+			}
+		}
+	}
+	return problems
+}
+
+// parseOnce keeps a parser that gives up by panic from taking us with it.
+func parseOnce(source string) (file *ast.File, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = errors.New("this is not YAML")
+		}
+	}()
+	return parser.ParseBytes([]byte(source), 0, parser.AllowDuplicateMapKey())
+}
+
+func onlyDocument(file *ast.File) (ast.Node, []Problem) {
+	var root ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.CommentType:
+		case root == nil:
+			root = doc.Body
+		default:
+			at := placeOf(doc.Body)
+			return root, []Problem{{Severity: SeverityError, Line: at.line, Column: at.column,
+				Text: "a second document begins here", Remedy: "take out the line --- before it: a configuration is one document"}}
+		}
+	}
+	return root, nil
+}
+
+// syntaxProblem reports err and takes its line out of lines, or says that it
+// cannot. The parser's messages name characters, never the text around them,
+// which may be a secret.
+func syntaxProblem(err error, lines []string) (Problem, bool) {
+	p := Problem{Severity: SeverityError, Line: 1, Column: 1, Text: err.Error(), Remedy: "write one `key: value` a line"}
+	var syntax yaml.Error
+	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
+		return p, false
+	}
+	at := syntax.GetToken().Position
+	p.Line, p.Column = min(max(at.Line, 1), len(lines)), max(at.Column, 1)
+	if indent := indentation(lines[p.Line-1]); strings.Contains(indent, "\t") {
+		p.Column = strings.Index(indent, "\t") + 1
+		p.Text, p.Remedy = "a tab indents this line", "indent with spaces"
+		lines[p.Line-1] = strings.ReplaceAll(indent, "\t", "  ") + lines[p.Line-1][len(indent):]
+		return p, true
+	}
+	p.Text, p.Remedy = explain(syntax.GetMessage())
+	return p, blank(lines, p.Line-1)
+}
+
+func indentation(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
+
+// blank empties line i and the lines indented below it.
+func blank(lines []string, i int) bool {
+	if strings.TrimSpace(lines[i]) == "" {
+		return false
+	}
+	depth := len(indentation(lines[i]))
+	lines[i] = ""
+	for j := i + 1; j < len(lines) && strings.TrimSpace(lines[j]) != "" && len(indentation(lines[j])) > depth; j++ {
+		lines[j] = ""
+	}
+	return true
+}
+
+// explanations say in an operator's words what the parser's messages mean; the
+// first whose part is found counts.
+var explanations = []struct{ part, text, remedy string }{
+	{"unexpected key name", "this is no `key: value`", "write a space after the colon"},
+	{"non-map value", "this is no `key: value`", "write a space after the colon"},
+	{"mapping value is not allowed", "a colon and a space within a value, or an indentation that fits no key above", "put the value between single quotes, or align the line with its neighbours"},
+	{"value is not allowed in this context", "this fits no key above", "align the line with its neighbours"},
+	{"reserved character", "a value cannot begin with this character", "put the value between single quotes"},
+	{"directive", "a value cannot begin with %", "put the value between single quotes"},
+	{"end character of", "the closing quote is missing", "close the quote on the same line"},
+	{"escape character", "a backslash between double quotes begins an escape, and this is none", "use single quotes: a backslash stands for itself there"},
+	{"must be specified", "a bracket is not closed", "close it, or write one item a line behind `- `"},
+	{"tab character", "a tab stands where spaces must be", "write spaces"},
+}
+
+func explain(message string) (text, remedy string) {
+	for _, e := range explanations {
+		if strings.Contains(message, e.part) {
+			return e.text, e.remedy
+		}
+	}
+	return "this is not YAML: " + message, "write one `key: value` a line"
+}
