@@ -53,8 +53,15 @@ type Lock struct {
 func (l *Lock) Release() {
 	l.release.Do(func() {
 		l.tidy()
-		l.file.Close()
+		unlock(l.file)
 	})
+}
+
+// unlock does not leave it to closing: a child that is being started shares
+// the open file until it runs its own program, and would keep the lock so long.
+func unlock(file *os.File) {
+	_ = flock(file, unix.LOCK_UN)
+	file.Close()
 }
 
 // lockTries bounds how often a lock file that vanishes under our hands is made
@@ -83,7 +90,7 @@ func (s *Store) lock(path, what string, tidy func()) (*Lock, error) {
 			sign(file)
 			return &Lock{file: file, tidy: tidy}, nil
 		}
-		file.Close()
+		unlock(file)
 	}
 	return nil, &LockHeld{What: what}
 }
@@ -186,7 +193,7 @@ func held(path string) (Holder, bool, error) {
 	if err != nil {
 		return Holder{}, false, err
 	}
-	defer file.Close()
+	defer unlock(file)
 	err = flock(file, unix.LOCK_SH)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return readHolder(file), true, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -192,7 +193,7 @@ func TestVanishingLockFileNeverLetsTwoIn(t *testing.T) {
 	var takers sync.WaitGroup
 	for range 8 {
 		takers.Go(func() {
-			for taken := 0; taken < 50; {
+			for taken := 0; taken < 25; {
 				lock, err := s.AcquireLock(machine)
 				if errors.Is(err, ErrLockHeld) {
 					continue
@@ -204,6 +205,9 @@ func TestVanishingLockFileNeverLetsTwoIn(t *testing.T) {
 				if !inside.TryLock() {
 					t.Error("two hold the lock")
 				} else {
+					for range 100 { // time for others to come in, were they let
+						runtime.Gosched()
+					}
 					inside.Unlock()
 				}
 				taken++
