@@ -10,9 +10,12 @@ import (
 	"syscall"
 
 	"choria-provision/commands"
+	"choria-provision/internal/lab"
 )
 
 func main() {
+	lab.RunIfChild()
+
 	stop, first := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

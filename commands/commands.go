@@ -80,7 +80,15 @@ func (a *app) globals() {
 }
 
 // declarations lists the commands in the order --help shows them.
-var declarations = []func(*app){}
+var declarations = []func(*app){
+	(*app).once,
+	(*app).node,
+	(*app).discover,
+	(*app).pause,
+	(*app).resume,
+	(*app).configure,
+	(*app).lab,
+}
 
 func (a *app) parse(args []string) error {
 	if _, err := a.cli.Parse(args); err != nil {
@@ -90,6 +98,14 @@ func (a *app) parse(args []string) error {
 		a.unattended = true
 	}
 	return nil
+}
+
+// chooses makes a command's action note what is to be run, and nothing else.
+func (a *app) chooses(c *fisk.CmdClause, run func(stop context.Context) error) {
+	c.Action(func(*fisk.ParseContext) error {
+		a.run = run
+		return nil
+	})
 }
 
 // usageError is a command line that cannot be run.

@@ -41,6 +41,10 @@ func exitCode(err error, unattended bool) int {
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
+	var command commandEnded
+	if errors.As(err, &command) {
+		return command.code
+	}
 	for _, row := range codes {
 		if !errors.Is(err, row.cause) {
 			continue

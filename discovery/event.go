@@ -32,6 +32,7 @@ type (
 	// Refused is a sighting that does not: Err says why (ErrTwins, ErrInvalidIdentity).
 	Refused struct {
 		Identity string // as received: may hold anything
+		Count    int    // machines that gave it
 		Err      error
 	}
 )

@@ -62,7 +62,8 @@ type PlannedStep struct {
 type (
 	// RunStarted opens a run over nodes.
 	RunStarted struct {
-		Nodes   int
+		Nodes   int // to be worked on
+		Left    int // beyond the limit: for the next run
 		Workers int
 	}
 	// NodeStarted is told when a worker takes a node.

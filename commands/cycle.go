@@ -1,0 +1,209 @@
+package commands
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"choria-provision/config"
+	"choria-provision/discovery"
+	"choria-provision/internal/network"
+	"choria-provision/provision"
+	"choria-provision/provision/installstate"
+)
+
+// grace is what a node at work has left to get its restart when the run's own
+// time is up.
+const grace = 10 * time.Second
+
+// cycleOptions is what once and node have in common.
+type cycleOptions struct {
+	command   string
+	dryRun    bool
+	runHelper bool
+	force     bool
+	noMetrics bool
+	alone     bool // takes the run lock and the leadership
+}
+
+// cycle is one pass over nodes: it connects, finds them, has them provisioned
+// and leaves a report.
+type cycle struct {
+	*app
+	options cycleOptions
+	cfg     *config.Config
+	store   *installstate.Store
+	started time.Time
+	id      string
+
+	stop  context.Context // no new work
+	ctx   context.Context // no work at all
+	seen  *seen           // who observes the run
+	conn  *network.Conn
+	lease *network.Lease
+
+	closers []func()
+}
+
+// newCycle checks everything that can be checked without the network.
+func (a *app) newCycle(stop context.Context, o cycleOptions) (*cycle, error) {
+	if o.runHelper && !o.dryRun {
+		return nil, usageError{errors.New("--run-helper goes with --dry-run: a real run always asks the helper")}
+	}
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return &cycle{app: a, options: o, cfg: cfg, stop: stop, store: installstate.NewStore(cfg.StateDir), started: time.Now(), id: rand.Text()[:12]}, nil
+}
+
+// do runs the cycle. find returns the nodes to work on, once connected. What
+// keeps the cycle from starting is returned as it is; everything later ends in
+// a report.
+func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*cycle, provision.Summary) error) error {
+	defer c.close()
+	if err := c.admitted(); err != nil {
+		return err
+	}
+	c.limitTime()
+	var err error
+	if c.seen, err = c.observers(); err != nil {
+		return err
+	}
+	sum, err := c.work(find)
+	if err == nil && after != nil {
+		err = after(c, sum)
+	}
+	if errors.Is(err, errNothing) {
+		return c.seen.nothing(err)
+	}
+	return c.seen.end(c, sum, err)
+}
+
+// admitted passes the pause flag and the run lock, and finds out whether the
+// state directory can be written before anybody is called.
+func (c *cycle) admitted() error {
+	if c.options.dryRun {
+		return nil
+	}
+	if err := checkPause(c.cfg.StateDir); err != nil {
+		return err
+	}
+	if err := c.store.CheckWritable(); err != nil {
+		return err
+	}
+	if !c.options.alone {
+		return nil
+	}
+	lock, err := lockRun(c.store)
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, lock.Release)
+	return nil
+}
+
+func (c *cycle) limitTime() {
+	c.ctx = context.WithoutCancel(c.stop)
+	limit := c.cfg.RunTimeout.Duration
+	if limit == 0 {
+		return
+	}
+	var cancelStop, cancel context.CancelFunc
+	c.stop, cancelStop = context.WithTimeout(c.stop, limit)
+	c.ctx, cancel = context.WithTimeout(c.ctx, limit+grace)
+	c.closers = append(c.closers, cancelStop, cancel)
+}
+
+func (c *cycle) work(find func(*cycle) ([]discovery.Sighting, error)) (provision.Summary, error) {
+	conn, err := c.connect(c.stop, c.cfg, c.seen.logger)
+	if err != nil {
+		return provision.Summary{}, err
+	}
+	c.conn = conn
+	c.closers = append(c.closers, conn.Close)
+	if err := c.lead(); err != nil {
+		return provision.Summary{}, err
+	}
+	nodes, err := find(c)
+	if err != nil {
+		return provision.Summary{}, err
+	}
+	runner, err := c.runner()
+	if err != nil {
+		return provision.Summary{}, err
+	}
+	return runner.Run(c.ctx, c.stop, nodes), nil
+}
+
+func (c *cycle) runner() (*provision.Runner, error) {
+	fingerprint, err := provision.Fingerprint(c.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
+	}
+	helper := provision.ExecHelper{Command: c.cfg.Helper, Timeout: c.cfg.HelperTimeout.Duration}
+	may := mayWork(c.cfg.StateDir, c.lease)
+	if c.options.dryRun {
+		helper.Env = []string{"PROVISION_DRY_RUN=1"}
+		may = func() error { return nil }
+	}
+	return &provision.Runner{
+		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: helper, Store: c.store,
+		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
+		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
+		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: troubled(c.cfg.StateDir),
+	}, nil
+}
+
+// lead takes the leadership for the length of the run.
+func (c *cycle) lead() (err error) {
+	if !c.cfg.LeaderElection || !c.options.alone || c.options.dryRun {
+		return nil
+	}
+	c.lease, err = c.conn.Lead(c.leaseOptions())
+	if errors.Is(err, network.ErrStandby) {
+		return fmt.Errorf("%w: %w and holds the election `provisioner`; this host stands by", errNothing, err)
+	}
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, c.lease.Release)
+	return nil
+}
+
+func (c *cycle) close() {
+	for i := len(c.closers) - 1; i >= 0; i-- {
+		c.closers[i]()
+	}
+}
+
+// verdict is what the run comes to: nil, or an error that exitCode knows.
+func (c *cycle) verdict(sum provision.Summary, err error) error {
+	failed, worked := 0, 0
+	for _, result := range sum.Results {
+		if result.Outcome == provision.Failed {
+			failed++
+		}
+		if result.Outcome != provision.Skipped {
+			worked++
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case sum.StateErr != nil:
+		return sum.StateErr
+	case sum.Interrupted && c.stop.Err() != nil:
+		return fmt.Errorf("%w, %d nodes were not started", interruption(c.stop), sum.Unhandled)
+	case sum.Interrupted:
+		return fmt.Errorf("%w: %d nodes were not started", errInterrupted, sum.Unhandled)
+	case failed > 0:
+		return silent{fmt.Errorf("%w: %d of %d", errNodesFailed, failed, len(sum.Results))}
+	case !c.options.alone && worked == 0 && len(sum.Results) > 0:
+		return silent{fmt.Errorf("%w: every node was skipped", errNothing)}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,174 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/output"
+	"choria-provision/provision"
+	"choria-provision/provision/installstate"
+)
+
+type discoverOptions struct {
+	names bool
+	match []string
+}
+
+func (a *app) discover() {
+	var o discoverOptions
+	c := a.cli.Command("discover", "Shows who waits: identity, version, whether it can be upgraded, record")
+	c.Flag("names", "Print names only, one a line, without asking the nodes").UnNegatableBoolVar(&o.names)
+	c.Flag("match", "Only nodes whose name fits: a glob, or a regular expression between slashes; repeatable").PlaceHolder("PATTERN").StringsVar(&o.match)
+	a.chooses(c, func(stop context.Context) error { return a.runDiscover(stop, o) })
+}
+
+// found is what discover shows of one node.
+type found struct {
+	Identity   string `json:"identity"`
+	Version    string `json:"version,omitempty"`
+	Upgradable *bool  `json:"upgradable,omitempty"`
+	Record     string `json:"record"` // none, installing, complete, resetting, unusable, other
+	Held       bool   `json:"held"`
+	Error      string `json:"error,omitempty"` // why the node was not asked or did not answer
+}
+
+// refusedSighting is an identity that could not be provisioned.
+type refusedSighting struct {
+	Identity string `json:"identity"`
+	Count    int    `json:"count"`
+	Error    string `json:"error"`
+}
+
+type discovered struct {
+	SchemaVersion int               `json:"schema_version"`
+	Nodes         []found           `json:"nodes"`
+	Refused       []refusedSighting `json:"refused"`
+}
+
+// runDiscover looks and changes nothing, on nodes or on disk.
+func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
+	match, err := discovery.ParseMatch(o.match)
+	if err != nil {
+		return usageError{err}
+	}
+	c, err := a.newCycle(stop, cycleOptions{command: "discover", dryRun: true})
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	c.limitTime()
+	if c.seen, err = c.observers(); err != nil {
+		return err
+	}
+	report := discovered{SchemaVersion: output.SchemaVersion, Nodes: []found{}, Refused: []refusedSighting{}}
+	c.seen.tell = func(event any) {
+		if e, ok := event.(discovery.Refused); ok {
+			report.Refused = append(report.Refused, refusedSighting{output.Escape(e.Identity), e.Count, e.Err.Error()})
+		}
+	}
+	if c.conn, err = c.connect(c.stop, c.cfg, c.seen.logger); err != nil {
+		return err
+	}
+	c.closers = append(c.closers, c.conn.Close)
+	waiting, err := c.discover(match)
+	if err != nil {
+		return err
+	}
+	report.Nodes = c.describe(waiting, o.names)
+	return c.showDiscovered(report, o.names)
+}
+
+func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) []found {
+	nodes := make([]found, len(waiting))
+	for i, s := range waiting {
+		nodes[i] = found{Identity: s.Identity}
+		nodes[i].Record, nodes[i].Held = recordState(c.store, s.Identity, c.started)
+	}
+	slices.SortFunc(nodes, func(a, b found) int { return strings.Compare(a.Identity, b.Identity) })
+	if namesOnly {
+		return nodes
+	}
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Identity
+	}
+	facts := provision.Inventories(c.ctx, c.stop, provision.ChoriaRPC{Conn: c.conn}, c.cfg, names)
+	for i, f := range facts {
+		if f.Err != nil {
+			nodes[i].Error = output.Escape(f.Err.Error())
+			continue
+		}
+		nodes[i].Version, nodes[i].Upgradable = output.Escape(f.Version), &f.Upgradable
+	}
+	return nodes
+}
+
+func (c *cycle) showDiscovered(report discovered, namesOnly bool) error {
+	switch {
+	case c.output == "json":
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	case namesOnly:
+		for _, n := range report.Nodes {
+			if _, err := fmt.Fprintln(c.Out, n.Identity); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return c.discoveredPage(report)
+	}
+}
+
+func (c *cycle) discoveredPage(report discovered) error {
+	page := output.NewPage(c.Out, output.PageOptions{Color: c.color})
+	table := output.Table{Columns: []output.Column{{Title: "NODE"}, {Title: "VERSION"}, {Title: "UPGRADABLE"}, {Title: "RECORD"}, {Title: "DETAIL", Flex: true}}}
+	for _, n := range report.Nodes {
+		record := n.Record
+		if n.Held {
+			record += ", held"
+		}
+		table.Rows = append(table.Rows, output.Cells(n.Identity, n.Version, yesNo(n.Upgradable), record, n.Error))
+	}
+	if len(table.Rows) == 0 {
+		page.Text(output.Plain, "Nobody waits to be provisioned.")
+	} else {
+		page.Table(table)
+	}
+	for _, r := range report.Refused {
+		page.Warning(fmt.Sprintf("%s was seen %d times and is refused: %s", r.Identity, r.Count, r.Error))
+	}
+	return page.Err()
+}
+
+func yesNo(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	default:
+		return "no"
+	}
+}
+
+// recordState is a node's record in a word, and whether it is held.
+func recordState(store *installstate.Store, identity string, now time.Time) (string, bool) {
+	record, err := store.Load(identity)
+	switch {
+	case errors.Is(err, installstate.ErrNotFound):
+		return "none", false
+	case err != nil:
+		return "unusable", false
+	default:
+		return string(record.Phase), record.Held(now)
+	}
+}

@@ -1,0 +1,79 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"choria-provision/config"
+	"choria-provision/discovery"
+)
+
+type onceOptions struct {
+	cycleOptions
+	match   []string
+	limit   int
+	workers int
+	timeout time.Duration
+}
+
+func (a *app) once() {
+	o := onceOptions{cycleOptions: cycleOptions{command: "once", alone: true}}
+	c := a.cli.Command("once", "Provisions every node that waits, then exits")
+	c.Flag("dry-run", "Show what would happen, change nothing").UnNegatableBoolVar(&o.dryRun)
+	c.Flag("run-helper", "With --dry-run: also ask the helper and show what it would send").UnNegatableBoolVar(&o.runHelper)
+	c.Flag("match", "Only nodes whose name fits: a glob, or a regular expression between slashes; repeatable").PlaceHolder("PATTERN").StringsVar(&o.match)
+	c.Flag("limit", "Work on no more than N nodes").PlaceHolder("N").IntVar(&o.limit)
+	c.Flag("workers", "Work on N nodes at once").PlaceHolder("N").IntVar(&o.workers)
+	c.Flag("timeout", "Start nothing after this long").PlaceHolder("D").DurationVar(&o.timeout)
+	c.Flag("force", "Ignore the hold of nodes that were just worked on").UnNegatableBoolVar(&o.force)
+	c.Flag("no-metrics", "Neither push nor write metrics").UnNegatableBoolVar(&o.noMetrics)
+	a.chooses(c, func(stop context.Context) error { return a.runOnce(stop, o) })
+}
+
+// runOnce is one cycle: what waits is found by broadcast and provisioned.
+func (a *app) runOnce(stop context.Context, o onceOptions) error {
+	match, err := discovery.ParseMatch(o.match)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.limit < 0 || o.workers < 0 || o.timeout < 0 {
+		return usageError{fmt.Errorf("--limit, --workers and --timeout take no negative value")}
+	}
+	c, err := a.newCycle(stop, o.cycleOptions)
+	if err != nil {
+		return err
+	}
+	o.override(c.cfg)
+	return c.do(func(c *cycle) ([]discovery.Sighting, error) { return c.discover(match) }, nil)
+}
+
+func (o onceOptions) override(cfg *config.Config) {
+	if o.limit > 0 {
+		cfg.Limit = o.limit
+	}
+	if o.workers > 0 {
+		cfg.Workers = o.workers
+	}
+	if o.timeout > 0 {
+		cfg.RunTimeout = config.Duration{Duration: o.timeout}
+	}
+}
+
+// discover asks once who waits and keeps the ones whose name fits.
+func (c *cycle) discover(match discovery.Match) ([]discovery.Sighting, error) {
+	seen, err := discovery.Broadcast(c.stop, c.conn, c.cfg.DiscoveryTimeout.Duration, c.seen.tell)
+	if c.stop.Err() != nil {
+		return nil, fmt.Errorf("%w: during discovery", interruption(c.stop))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	wanted := seen[:0]
+	for _, s := range seen {
+		if match(s.Identity) {
+			wanted = append(wanted, s)
+		}
+	}
+	return wanted, nil
+}

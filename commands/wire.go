@@ -1,0 +1,118 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"choria-provision/config"
+	"choria-provision/internal/network"
+	"choria-provision/output"
+	"choria-provision/provision"
+	"choria-provision/provision/installstate"
+
+	"github.com/sirupsen/logrus"
+)
+
+// connect makes the one broker connection of a command. Configuration mistakes
+// are told from a broker that cannot be reached by their exit code.
+func (a *app) connect(stop context.Context, cfg *config.Config, logger *logrus.Logger) (*network.Conn, error) {
+	client, err := a.loadChoria(cfg)
+	if err != nil {
+		return nil, err
+	}
+	client.CustomLogger = logger
+	conn, err := network.Dial(stop, client, "provision "+client.Identity, cfg.ConnectTimeout.Duration)
+	switch {
+	case errors.Is(err, network.ErrSecurity):
+		return nil, fmt.Errorf("%w: %s: %w", errConfig, client.ConfigFile, err)
+	case err != nil && stop.Err() != nil:
+		return nil, fmt.Errorf("%w: while connecting", interruption(stop))
+	case err != nil:
+		return nil, withRemedy(err)
+	}
+	return conn, nil
+}
+
+// remedies says what to do about a connection that could not be made.
+var remedies = []struct {
+	cause  error
+	remedy string
+}{
+	{network.ErrUnauthorized, "check broker_provisioning_password and the credentials in the Choria client configuration"},
+	{network.ErrTLS, "check that the CA in the Choria client configuration is the one that signed the broker's certificate, and the host name in plugin.choria.middleware_hosts"},
+	{network.ErrSilent, "something listens there that does not speak NATS, or the network drops packets; check plugin.choria.middleware_hosts"},
+	{network.ErrUnreachable, "check that the broker runs and that plugin.choria.middleware_hosts names it"},
+}
+
+func withRemedy(err error) error {
+	for _, row := range remedies {
+		if errors.Is(err, row.cause) {
+			return fmt.Errorf("%w; %s", err, row.remedy)
+		}
+	}
+	return err
+}
+
+// interruption is why stop ended: a signal, or the run's own time.
+func interruption(stop context.Context) error {
+	cause := context.Cause(stop)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = errors.New("the run's time was up")
+	}
+	return fmt.Errorf("%w: %w", errInterrupted, cause)
+}
+
+// mayWork returns what is asked before every attempt of every call: whether
+// there is a pause, and whether the leadership is still ours.
+func mayWork(stateDir string, lease *network.Lease) func() error {
+	return func() error {
+		if err := checkPause(stateDir); err != nil {
+			return fmt.Errorf("%w: %w", provision.ErrPaused, err)
+		}
+		if lease == nil || lease.Err() == nil {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", provision.ErrNotLeader, lease.Err())
+	}
+}
+
+// checkPause gives errNothing while provisioning is paused.
+func checkPause(stateDir string) error {
+	pause, err := config.LoadPause(stateDir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNothing, err)
+	case pause == nil:
+		return nil
+	}
+	text := "paused since " + pause.Since.Local().Format("2006-01-02 15:04:05")
+	if pause.Reason != "" {
+		text += ": " + output.Escape(pause.Reason)
+	}
+	return fmt.Errorf("%w: provisioning is %s; `provision resume` ends the pause", errNothing, text)
+}
+
+// lockRun keeps a second once or watch from working at the same time.
+func lockRun(store *installstate.Store) (*installstate.Lock, error) {
+	lock, err := store.AcquireRunLock()
+	if errors.Is(err, installstate.ErrLockHeld) {
+		return nil, fmt.Errorf("%w: %w", errNothing, err)
+	}
+	return lock, err
+}
+
+// troubled returns the nodes that failed in the last run. A report that is not
+// there or cannot be read only costs the order of nodes.
+func troubled(stateDir string) func(string) bool {
+	last, err := output.LoadLastRun(filepath.Join(stateDir, output.LastRunFile))
+	if err != nil {
+		return nil
+	}
+	failed := map[string]bool{}
+	for _, node := range last.Nodes {
+		failed[node.Identity] = failed[node.Identity] || node.Outcome == string(provision.Failed)
+	}
+	return func(identity string) bool { return failed[identity] }
+}

@@ -1,0 +1,54 @@
+package discovery
+
+import (
+	"errors"
+	"regexp"
+	"time"
+)
+
+// The reasons to refuse a sighting.
+var (
+	ErrTwins           = errors.New("more than one machine claims this identity")
+	ErrInvalidIdentity = errors.New("this is not a name a node can have")
+)
+
+// identity is a name that is safe as part of a NATS subject and as an argument:
+// the characters of host names and the underscore.
+var identity = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
+
+// maxIdentity is the length of the longest DNS name, in bytes.
+const maxIdentity = 253
+
+// ValidIdentity says whether a node can have this name.
+func ValidIdentity(name string) bool {
+	return len(name) <= maxIdentity && identity.MatchString(name)
+}
+
+// Admit takes names in the order they came and returns one sighting for each
+// that is valid and was given once. A name given twice is two machines that
+// claim it: neither is admitted, since nobody can tell which would be
+// configured.
+func Admit(names []string, source Source, tell func(any)) []Sighting {
+	count := make(map[string]int, len(names))
+	for _, name := range names {
+		count[name]++
+	}
+	now := time.Now()
+	admitted := make([]Sighting, 0, len(count))
+	for _, name := range names {
+		times := count[name]
+		delete(count, name)
+		switch {
+		case times == 0: // dealt with when it came first
+		case !ValidIdentity(name):
+			tell(Refused{Identity: name, Count: times, Err: ErrInvalidIdentity})
+		case times > 1:
+			tell(Refused{Identity: name, Count: times, Err: ErrTwins})
+		default:
+			sighting := Sighting{Identity: name, Seen: now, Source: source}
+			admitted = append(admitted, sighting)
+			tell(Admitted{sighting})
+		}
+	}
+	return admitted
+}

@@ -1,0 +1,39 @@
+// Package discovery knows who waits to be provisioned: it asks by broadcast,
+// and admits each identity once. It does not know helpers, records or calls to
+// single nodes.
+package discovery
+
+import (
+	"context"
+	"time"
+
+	"choria-provision/internal/network"
+)
+
+// agent runs on every node that waits, and on no other.
+const agent = "choria_provision"
+
+// quiet ends a broadcast this long after the last reply; it is go-choria's own
+// sliding window (providers/discovery/broadcast).
+const quiet = 300 * time.Millisecond
+
+// patience is how many times its timeout a broadcast may last while replies
+// still come in: a large fleet is heard to the end, a flood is not.
+const patience = 10
+
+// Broadcaster asks the provisioning collective who runs an agent. The senders
+// come as they answered, one that answered twice is there twice.
+type Broadcaster interface {
+	Broadcast(ctx context.Context, agent string, w network.Window) ([]string, error)
+}
+
+// Broadcast asks once and returns one sighting for each machine that may be
+// provisioned. It tells a Refused for each identity that may not, an Admitted
+// for each that may, and ends with a Cycle.
+func Broadcast(ctx context.Context, b Broadcaster, timeout time.Duration, tell func(any)) ([]Sighting, error) {
+	started := time.Now()
+	senders, err := b.Broadcast(ctx, agent, network.Window{First: timeout, Quiet: quiet, Total: patience * timeout})
+	admitted := Admit(senders, ByBroadcast, tell)
+	tell(Cycle{Answers: len(senders), Took: time.Since(started), Err: err})
+	return admitted, err
+}

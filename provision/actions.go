@@ -1,0 +1,263 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+)
+
+// The steps, in the order of the sequence.
+
+func (n *node) refuseStale(context.Context) (Outcome, error) {
+	limit := 2 * n.cfg.Interval.Duration
+	if age := time.Since(n.seen); age > limit {
+		return goOn, fmt.Errorf("%w: %s ago, the limit is twice the interval: %s", ErrStale, age.Round(time.Second), limit)
+	}
+	return goOn, nil
+}
+
+func (n *node) takeJWT(ctx context.Context) (Outcome, error) {
+	token, err := n.token()
+	if err != nil {
+		return goOn, err
+	}
+	n.proof.reply, err = call(ctx, n, jwt, wire.JWTRequest{Token: token})
+	return goOn, err
+}
+
+func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
+	n.proof.claims, err = verifyProvisioningJWT(n.proof.reply.JWT, n.cfg.JWTVerifyCert)
+	return goOn, err
+}
+
+// takeKey has the node make a key pair and sign a nonce of ours: without that
+// it could present another machine's public key.
+func (n *node) takeKey(ctx context.Context) (Outcome, error) {
+	token, err := n.token()
+	if err != nil {
+		return goOn, err
+	}
+	nonce, err := n.nonce()
+	if err != nil {
+		return goOn, fmt.Errorf("making a nonce: %w", err)
+	}
+	reply, err := call(ctx, n, gen25519, wire.ED25519Request{Token: token, Nonce: nonce})
+	if err != nil {
+		return goOn, err
+	}
+	public, err := verifyKeyProof(reply, nonce)
+	n.key = nodeKey{reply, public}
+	return goOn, err
+}
+
+func (n *node) takeInventory(ctx context.Context) (Outcome, error) {
+	reply, err := call(ctx, n, inventory, inventoryRequest{})
+	if err != nil {
+		return goOn, err
+	}
+	found := facts{raw: reply}
+	if err := json.Unmarshal(reply, &found); err != nil {
+		return goOn, fmt.Errorf("%w: the inventory: %w", ErrNonsense, err)
+	}
+	n.facts, n.result.Version = found, found.Version
+	return goOn, nil
+}
+
+func (n *node) takeCSR(ctx context.Context) (Outcome, error) {
+	token, err := n.token()
+	if err != nil {
+		return goOn, err
+	}
+	n.csr.reply, err = call(ctx, n, gencsr, wire.CSRRequest{Token: token, CN: n.id})
+	return goOn, err
+}
+
+func (n *node) verifyCSR(context.Context) (outcome Outcome, err error) {
+	n.csr.request, err = verifyCSR(n.csr.reply, n.id, n.cfg.CertDenyList)
+	return goOn, err
+}
+
+// askHelper has the site decide. Its answer is checked here, so that whatever
+// would only show at the server's next start is refused before anything is sent.
+func (n *node) askHelper(ctx context.Context) (Outcome, error) {
+	answer, err := n.runHelper(ctx)
+	if err != nil {
+		return goOn, err
+	}
+	n.answer, n.result.Message = answer, answer.Message
+	switch {
+	case answer.Shutdown:
+		return n.shutDown(ctx)
+	case answer.Defer:
+		return n.unlessDry(Deferred), nil
+	}
+	warnings, err := answer.check(answerContext{Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public})
+	n.warnAll(warnings)
+	return goOn, err
+}
+
+// runHelper ends the helper when the run is stopped: nobody waits for it then.
+func (n *node) runHelper(ctx context.Context) (Answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.stop, cancel)()
+
+	started := time.Now()
+	answer, err := n.helper.Answer(ctx, n.helperInput())
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: the helper was ended", n.ended(ctx))
+	}
+	n.tell(HelperDone{Node: n.id, Took: time.Since(started), Err: err})
+	return answer, err
+}
+
+// shutDown passes the helper's wish on. Only a node that cannot be asked is a
+// failure: one that says no has its reasons.
+func (n *node) shutDown(ctx context.Context) (Outcome, error) {
+	if n.answer.Message == "" {
+		n.warn("the helper asked for a shutdown and gave no reason (msg)")
+	}
+	if n.dry.On {
+		return Planned, nil
+	}
+	token, err := n.token()
+	if err != nil {
+		return goOn, err
+	}
+	if err := n.own(); err != nil {
+		return goOn, err
+	}
+	_, err = call(ctx, n, shutdown, wire.ShutdownRequest{Token: token})
+	var refused *Refused
+	switch {
+	case errors.As(err, &refused):
+		n.warn(fmt.Sprintf("the node did not agree to shut down: %s", refused.Message))
+		return Shutdown, nil
+	case err != nil:
+		return goOn, err
+	}
+	n.tell(ShutdownAccepted{n.id})
+	return Shutdown, nil
+}
+
+func (n *node) issueServerJWT(context.Context) (Outcome, error) {
+	token, warnings, err := issueServerJWT(serverJWTRequest{Identity: n.id, PublicKey: n.key.public, Config: n.cfg, Answer: n.answer})
+	n.warnAll(warnings)
+	n.issued.serverJWT = token
+	return goOn, err
+}
+
+func (n *node) encryptKey(context.Context) (outcome Outcome, err error) {
+	if n.answer.Key == "" {
+		return goOn, nil
+	}
+	n.issued.key, n.issued.ecdh, err = encryptKey(n.answer.Key, n.proof.reply.ECDHPublic)
+	return goOn, err
+}
+
+func (n *node) upgrade(ctx context.Context) (Outcome, error) {
+	if n.answer.Upgrade == "" {
+		return goOn, nil
+	}
+	err := n.releaseUpdate(ctx)
+	switch {
+	case err == nil && n.result.Upgrade == "": // it runs that release already
+		return goOn, nil
+	case err == nil:
+		return Upgraded, nil
+	case n.cfg.UpgradesOptional && !isSkip(err):
+		n.warn(fmt.Sprintf("going on without the upgrade to %s: %v", n.answer.Upgrade, err))
+		n.result.Upgrade = ""
+		return goOn, nil
+	default:
+		n.holdFail = true
+		return goOn, err
+	}
+}
+
+func (n *node) releaseUpdate(ctx context.Context) error {
+	decision, err := decideUpgrade(n.facts.Version, n.answer.Upgrade, n.facts.Upgradable, n.cfg)
+	if err != nil || !decision.Needed {
+		return err
+	}
+	token, err := n.token()
+	if err != nil {
+		return err
+	}
+	n.result.Upgrade = n.answer.Upgrade
+	_, err = call(ctx, n, update, wire.ReleaseUpdateRequest{Token: token, Repository: n.cfg.UpgradesRepository, Version: n.answer.Upgrade})
+	if err != nil && !isSkip(err) {
+		return fmt.Errorf("%w: %w", ErrUpgrade, err)
+	}
+	return err
+}
+
+func (n *node) configure(ctx context.Context) (Outcome, error) {
+	request, err := n.configuration()
+	if err != nil {
+		return goOn, err
+	}
+	_, err = call(ctx, n, configure, request)
+	return goOn, err
+}
+
+// configuration is everything the node gets, in one request.
+func (n *node) configuration() (wire.ConfigureRequest, error) {
+	token, err := n.token()
+	if err != nil {
+		return wire.ConfigureRequest{}, err
+	}
+	settings, err := json.Marshal(n.answer.Configuration)
+	if err != nil {
+		return wire.ConfigureRequest{}, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	return wire.ConfigureRequest{
+		Token:          token,
+		Configuration:  string(settings),
+		Key:            n.issued.key,
+		ECDHPublic:     n.issued.ecdh,
+		Certificate:    n.answer.Certificate,
+		CA:             n.answer.CA,
+		SSLDir:         n.sslDir(),
+		ServerJWT:      n.issued.serverJWT,
+		ActionPolicies: n.answer.ActionPolicies,
+		OPAPolicies:    n.answer.OPAPolicies,
+	}, nil
+}
+
+// sslDir is where the node said it keeps its credentials, else the helper's word.
+func (n *node) sslDir() string {
+	for _, directory := range []string{n.csr.reply.SSLDir, n.key.reply.Directory, n.answer.SSLDir} {
+		if directory != "" {
+			return directory
+		}
+	}
+	return ""
+}
+
+// restart ends the sequence. A node whose reply was lost and that is gone by
+// the next attempt did what it was asked.
+func (n *node) restart(ctx context.Context) (Outcome, error) {
+	token, err := n.token()
+	if err != nil {
+		return goOn, err
+	}
+	n.lostReply = false
+	_, err = call(ctx, n, restart, wire.RestartRequest{Token: token, Splay: 1})
+	if errors.Is(err, ErrGone) && n.lostReply {
+		n.warn("the reply to restart was lost; the node has left, so it was accepted")
+		return goOn, nil
+	}
+	return goOn, err
+}
+
+func (n *node) unlessDry(o Outcome) Outcome {
+	if n.dry.On {
+		return Planned
+	}
+	return o
+}

@@ -1,0 +1,125 @@
+package provision
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"choria-provision/config"
+
+	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+	"github.com/choria-io/tokens"
+)
+
+// node is what is known of one node while it is worked on. Each field below the
+// line is filled by the one step named beside it.
+type node struct {
+	id     string
+	seen   time.Time
+	cfg    *config.Config
+	rpc    RPC
+	helper Helper
+	nonce  func() (string, error) // fresh and not to be guessed
+	may    func() error           // nil while provisioning is neither paused nor led elsewhere
+	tell   func(any)
+	stop   context.Context // ends when no new step may start
+	dry    DryRun
+	own    func() error // makes the record say that the node is ours and under way
+
+	finishing bool // the step under way completes a change
+	asked     bool // dry run: the helper has answered
+	lostReply bool // an attempt ended without the node being heard
+	holdFail  bool // a failure is followed by a hold
+	result    Result
+
+	proof  proof   // jwt, verify jwt
+	key    nodeKey // ed25519
+	facts  facts   // inventory
+	csr    csr     // csr, verify csr
+	answer Answer  // helper
+	issued struct {
+		serverJWT string // server jwt
+		key, ecdh string // encrypt key
+	}
+}
+
+type proof struct {
+	reply  wire.JWTReply
+	claims *tokens.ProvisioningClaims
+}
+
+type nodeKey struct {
+	reply  wire.ED25519Reply
+	public ed25519.PublicKey
+}
+
+type csr struct {
+	reply   wire.CSRReply
+	request *x509.CertificateRequest
+}
+
+// facts is the inventory as it came and the parts we decide by.
+type facts struct {
+	raw        json.RawMessage
+	Version    string `json:"version"`
+	Upgradable bool   `json:"upgradable"`
+}
+
+// mayGoOn is asked before every step and every attempt. stoppable says that a
+// stop ends the work here; a change that is being completed goes on.
+func (n *node) mayGoOn(stoppable bool) error {
+	if err := n.may(); err != nil {
+		return err
+	}
+	if stoppable && !n.finishing && n.stop.Err() != nil {
+		return ErrStopped
+	}
+	return nil
+}
+
+// ended names why a context is over: time or a stop, never "context canceled".
+func (n *node) ended(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: its time was up", ErrStopped)
+	}
+	return ErrStopped
+}
+
+func (n *node) warn(text string) {
+	n.result.Notices = append(n.result.Notices, text)
+	n.tell(Notice{Node: n.id, Step: n.result.Step, Text: text})
+}
+
+func (n *node) warnAll(texts []string) {
+	for _, text := range texts {
+		n.warn(text)
+	}
+}
+
+func (n *node) token() (string, error) {
+	token, err := n.cfg.Token.Reveal()
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	return token, nil
+}
+
+// helperInput builds what the helper is told from what the steps found; a field
+// of node that is not named here never reaches it.
+func (n *node) helperInput() HelperInput {
+	in := HelperInput{Identity: n.id, Inventory: string(n.facts.raw)}
+	if n.csr.request != nil {
+		in.CSR = &HelperCSR{CSR: n.csr.reply.CSR, PublicKey: n.csr.reply.PublicKey, SSLDir: n.csr.reply.SSLDir}
+	}
+	if n.key.public != nil {
+		in.ED25519 = &HelperED25519{PublicKey: n.key.reply.PublicKey, Directory: n.key.reply.Directory, Signature: n.key.reply.Signature}
+	}
+	if n.proof.claims != nil {
+		in.JWT = helperClaims(n.proof.claims)
+	}
+	return in
+}

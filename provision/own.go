@@ -1,0 +1,154 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/provision/installstate"
+)
+
+// hold is how long a node is left alone after its restart or shutdown was
+// accepted, and after an upgrade failed: it may still answer meanwhile.
+const hold = 60 * time.Second
+
+// recordStep is where a node ends that its record keeps from being worked on.
+const recordStep = "record"
+
+// ownership is the hold of this run on one node: the node's lock, and its
+// record, which is written when the first change is about to happen.
+type ownership struct {
+	store  *installstate.Store
+	lock   *installstate.Lock // nil in a dry run
+	record installstate.Record
+	begun  bool
+}
+
+// take locks the node and admits it: what was decided before the lock was held
+// may have changed since.
+func (r *Runner) take(machine string) (*ownership, error) {
+	own := &ownership{store: r.Store}
+	if !r.DryRun.On {
+		lock, err := r.Store.AcquireLock(machine)
+		if err != nil {
+			return nil, stateCause(err)
+		}
+		own.lock = lock
+	}
+	record, disposition, err := r.consult(machine)
+	if err != nil {
+		own.release()
+		return nil, err
+	}
+	switch disposition {
+	case installstate.Fresh:
+		own.record = installstate.NewRecord(machine, r.Fingerprint)
+	case installstate.AlreadyComplete: // it waits again: sent back, reinstalled, or its restart got lost
+		own.record = record.Successor()
+	default:
+		own.record = record
+	}
+	return own, nil
+}
+
+// consult asks the record whether we may work on the node now.
+func (r *Runner) consult(machine string) (installstate.Record, installstate.Disposition, error) {
+	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
+	if err != nil {
+		return record, 0, stateCause(err)
+	}
+	if now := time.Now(); record.Held(now) && !r.Force {
+		return record, 0, fmt.Errorf("%w: for another %s after its %s", ErrHeld, record.HoldUntil.Sub(now).Round(time.Second), heldAfter(record))
+	}
+	return record, disposition, nil
+}
+
+func heldAfter(record installstate.Record) string {
+	if record.Phase == installstate.Complete {
+		return "restart"
+	}
+	return "shutdown or failed upgrade"
+}
+
+// begin makes the record say that the installation is under way.
+func (o *ownership) begin() error {
+	if o.begun {
+		return nil
+	}
+	o.record.HoldUntil = time.Time{}
+	if err := o.store.Save(o.record); err != nil {
+		return stateCause(err)
+	}
+	o.begun = true
+	return nil
+}
+
+// settle writes what the outcome means for the record. The node is as it is
+// whatever comes of that: the error is the state directory's.
+func (o *ownership) settle(outcome Outcome, holdFail bool) error {
+	if o.lock == nil || !o.begun {
+		return nil
+	}
+	until := time.Now().UTC().Add(hold)
+	switch {
+	case outcome == Provisioned:
+		o.record.HoldUntil = until
+		return stateCause(o.store.MarkComplete(o.record))
+	case outcome == Shutdown, outcome == Failed && holdFail:
+		o.record.HoldUntil = until
+		return stateCause(o.store.Save(o.record))
+	default:
+		return nil
+	}
+}
+
+func (o *ownership) release() {
+	if o.lock != nil {
+		o.lock.Release()
+	}
+}
+
+// stateCause adds the cause an operator knows it by.
+func stateCause(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, installstate.ErrLockHeld):
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	case errors.Is(err, installstate.ErrOtherInstallation):
+		return fmt.Errorf("%w: %w", ErrOwned, err)
+	case errors.Is(err, installstate.ErrUnwritable):
+		return fmt.Errorf("%w: %w", ErrState, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+}
+
+// admit sorts what was seen into nodes to work on and nodes that are not this
+// run's. Fresh nodes come first, then the ones whose last attempt failed or was
+// interrupted, so that broken machines cannot starve new ones; the limit cuts
+// what is left.
+func (r *Runner) admit(seen []discovery.Sighting) (queue []discovery.Sighting, skipped []Result, left int) {
+	var troubled []discovery.Sighting
+	for _, s := range seen {
+		_, disposition, err := r.consult(s.Identity)
+		switch {
+		case err != nil:
+			n := &node{id: s.Identity, result: Result{Node: s.Identity, Step: recordStep, Started: time.Now()}}
+			skipped = append(skipped, n.finish(goOn, err))
+		case disposition == installstate.Resume || r.Troubled != nil && r.Troubled(s.Identity):
+			troubled = append(troubled, s)
+		default:
+			queue = append(queue, s)
+		}
+	}
+	sort.Slice(skipped, func(i, j int) bool { return skipped[i].Node < skipped[j].Node })
+	queue = append(queue, troubled...)
+	if r.Limit > 0 && len(queue) > r.Limit {
+		left = len(queue) - r.Limit
+		queue = queue[:r.Limit]
+	}
+	return queue, skipped, left
+}

@@ -1,0 +1,99 @@
+// Package provision knows how a node is brought into service: the sequence of
+// one node, the calls it makes, the helper, the credentials it checks and
+// gives, and the bounded run over many nodes. It does not know terminals,
+// files of metrics or flags: it tells events.
+package provision
+
+import (
+	"context"
+	"time"
+
+	"choria-provision/config"
+)
+
+// reach is how far a step goes: what a dry run may do, what a stop lets finish
+// and when a record must say that the node is ours depend on it.
+type reach int
+
+const (
+	look   reach = iota // reads; leaves no trace
+	ask                 // takes the node's lock, or runs the helper
+	change              // alters the node, or needs what only an alteration gives
+	finish              // completes a change: done even while stopping
+)
+
+// step is one row of the sequence. run returns the outcome that ends the
+// sequence, or goOn.
+type step struct {
+	name  string
+	reach reach
+	gate  func(*config.Config) bool
+	run   func(*node, context.Context) (Outcome, error)
+}
+
+// sequence is everything that happens to one node, in this order.
+var sequence = []step{
+	{"age", look, always, (*node).refuseStale},
+	{"jwt", ask, withJWT, (*node).takeJWT},
+	{"verify jwt", ask, withJWT, (*node).verifyJWT},
+	{"ed25519", change, withED25519, (*node).takeKey},
+	{"inventory", look, always, (*node).takeInventory},
+	{"csr", change, withPKI, (*node).takeCSR},
+	{"verify csr", change, withPKI, (*node).verifyCSR},
+	{helperStep, ask, always, (*node).askHelper},
+	{"server jwt", change, withED25519, (*node).issueServerJWT},
+	{"encrypt key", change, always, (*node).encryptKey},
+	{"upgrade", change, withUpgrades, (*node).upgrade},
+	{"configure", change, always, (*node).configure},
+	{"restart", finish, always, (*node).restart},
+}
+
+func always(*config.Config) bool         { return true }
+func withJWT(c *config.Config) bool      { return c.Features.JWT }
+func withED25519(c *config.Config) bool  { return c.Features.ED25519 }
+func withPKI(c *config.Config) bool      { return c.Features.PKI }
+func withUpgrades(c *config.Config) bool { return c.Features.Upgrades }
+
+// walk takes the node through the sequence until a step ends it.
+func (n *node) walk(ctx context.Context) (Outcome, error) {
+	for _, s := range sequence {
+		if !s.gate(n.cfg) {
+			continue
+		}
+		n.result.Step, n.finishing = s.name, s.reach == finish
+		if n.dry.On && n.dry.leavesOut(s.reach) {
+			n.plan(s)
+			continue
+		}
+		if err := n.mayGoOn(true); err != nil {
+			return goOn, err
+		}
+		if s.reach == change {
+			if err := n.own(); err != nil {
+				return goOn, err
+			}
+		}
+		outcome, err := n.walkOne(ctx, s)
+		if outcome != goOn || err != nil {
+			return outcome, err
+		}
+	}
+	n.result.Step = ""
+	if n.dry.On {
+		return Planned, nil
+	}
+	return Provisioned, nil
+}
+
+func (n *node) walkOne(ctx context.Context, s step) (Outcome, error) {
+	started := time.Now()
+	n.tell(StepStarted{n.id, s.name})
+	outcome, err := s.run(n, ctx)
+	took := time.Since(started)
+	n.result.Steps = append(n.result.Steps, StepTime{s.name, took})
+	n.tell(StepDone{Node: n.id, Step: s.name, Took: took, Err: err})
+	if n.dry.On {
+		n.planDone(s, outcome != goOn || err != nil)
+	}
+	return outcome, err
+}

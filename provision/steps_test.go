@@ -1,0 +1,158 @@
+package provision_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"choria-provision/config"
+	"choria-provision/internal/fake"
+	"choria-provision/provision"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	jwt       = "choria_provision#jwt"
+	gen25519  = "choria_provision#gen25519"
+	inventory = "rpcutil#inventory"
+	gencsr    = "choria_provision#gencsr"
+	update    = "choria_provision#release_update"
+	configure = "choria_provision#configure"
+	restart   = "choria_provision#restart"
+	shutdown  = "choria_provision#shutdown"
+)
+
+func repeat(action string, times int) []string {
+	return strings.Split(strings.TrimSuffix(strings.Repeat(action+"\n", times), "\n"), "\n")
+}
+
+func join(lists ...[]string) (all []string) {
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+func TestSequence(t *testing.T) {
+	t.Parallel()
+	withJWT := func(c *config.Config) { c.Features.JWT = true }
+	withPKI := func(c *config.Config) { c.Features.JWT, c.Features.PKI = true, true }
+	upgrading := func(c *config.Config) { c.Features.Upgrades, c.UpgradesRepository = true, "http://127.0.0.1/releases" }
+	type script = func(*fake.Fleet)
+	on := func(action string, s fake.Script) script {
+		return func(f *fake.Fleet) { f.On("n1.example.net", action, s) }
+	}
+	upgradable := func(f *fake.Fleet) { f.Site.Upgradable = true }
+	plain := provision.Answer{Configuration: settings()}
+	toRelease := provision.Answer{Configuration: settings(), Upgrade: "0.30.0"}
+
+	tests := []struct {
+		name    string
+		config  func(*config.Config)
+		scripts []script
+		answer  provision.Answer
+		helper  error
+		actions []string
+		outcome provision.Outcome
+		step    string
+		err     error
+		message string
+	}{
+		{name: "plain node", answer: plain, actions: []string{inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "with jwt", config: withJWT, answer: plain, actions: []string{jwt, inventory, configure, restart}, outcome: provision.Provisioned},
+
+		{name: "jwt is tried three times", config: withJWT, scripts: []script{on(jwt, fake.Silent)}, actions: repeat(jwt, 3), outcome: provision.Failed, step: "jwt", err: provision.ErrNoReply},
+		{name: "jwt comes at the third try", config: withJWT, scripts: []script{on(jwt, fake.FailingFirst(2))}, answer: plain, actions: join(repeat(jwt, 3), []string{inventory, configure, restart}), outcome: provision.Provisioned},
+		{name: "a token that is refused is not tried again", config: withJWT, scripts: []script{on(jwt, fake.Refusing("Incorrect provision token supplied"))}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrToken},
+		{name: "a node that another provisioner holds is left alone", config: withJWT, scripts: []script{on(jwt, fake.Refusing("Could not obtain provisioning lock"))}, actions: []string{jwt}, outcome: provision.Skipped, step: "jwt", err: provision.ErrBusy},
+		{name: "twins", config: withJWT, scripts: []script{on(jwt, fake.Twice)}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrTwins},
+		{name: "a jwt that is none", config: withJWT, scripts: []script{on(jwt, fake.Saying(`{"jwt":"x.y.z","ecdh_public":"00"}`))}, actions: []string{jwt}, outcome: provision.Failed, step: "verify jwt", err: provision.ErrJWT},
+		{name: "a jwt reply of another shape", config: withJWT, scripts: []script{on(jwt, fake.Saying(`["no"]`))}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrNonsense},
+
+		{name: "inventory is tried five times", scripts: []script{on(inventory, fake.Silent)}, actions: repeat(inventory, 5), outcome: provision.Failed, step: "inventory", err: provision.ErrNoReply},
+		{name: "an inventory that is a list", scripts: []script{on(inventory, fake.Saying(`[1]`))}, actions: []string{inventory}, outcome: provision.Failed, step: "inventory", err: provision.ErrNonsense},
+		{name: "an inventory without data", scripts: []script{on(inventory, fake.Saying(``))}, actions: []string{inventory}, outcome: provision.Failed, step: "inventory", err: provision.ErrNonsense},
+
+		{name: "a csr is asked for once", config: withPKI, scripts: []script{on(gencsr, fake.Silent)}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "csr", err: provision.ErrNoReply},
+		{name: "a csr that is none", config: withPKI, scripts: []script{on(gencsr, fake.Saying(`{"csr":"----","public_key":"","ssldir":"/x"}`))}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "verify csr", err: provision.ErrCSR},
+		{name: "pki without a certificate in the answer", config: withPKI, answer: plain, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
+
+		{name: "the helper fails", helper: fmt.Errorf("%w: exit status 1", provision.ErrHelper), actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelper},
+		{name: "the helper defers", answer: provision.Answer{Defer: true, Message: "not yet"}, actions: []string{inventory}, outcome: provision.Deferred, step: "helper", message: "not yet"},
+		{name: "the helper shuts down", answer: provision.Answer{Shutdown: true, Message: "old"}, actions: []string{inventory, shutdown}, outcome: provision.Shutdown, step: "helper", message: "old"},
+		{name: "shutdown wins over defer", answer: provision.Answer{Shutdown: true, Defer: true}, actions: []string{inventory, shutdown}, outcome: provision.Shutdown, step: "helper"},
+		{name: "a node that does not want to shut down is warned of", answer: provision.Answer{Shutdown: true}, scripts: []script{on(shutdown, fake.Refusing("no"))}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Shutdown, step: "helper"},
+		{name: "a node that cannot be shut down", answer: provision.Answer{Shutdown: true}, scripts: []script{on(shutdown, fake.Silent)}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Failed, step: "helper", err: provision.ErrNoReply},
+		{name: "an answer without configuration", answer: provision.Answer{}, actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
+
+		{name: "an upgrade ends the cycle", config: upgrading, scripts: []script{upgradable}, answer: toRelease, actions: []string{inventory, update}, outcome: provision.Upgraded, step: "upgrade"},
+		{name: "the same release goes on", config: upgrading, scripts: []script{upgradable}, answer: provision.Answer{Configuration: settings(), Upgrade: "0.29.4"}, actions: []string{inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "upgrades are off", scripts: []script{upgradable}, answer: toRelease, actions: []string{inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "a node that cannot upgrade", config: upgrading, answer: toRelease, actions: []string{inventory}, outcome: provision.Failed, step: "upgrade", err: provision.ErrUpgrade},
+		{name: "an upgrade that fails", config: upgrading, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: toRelease, actions: join([]string{inventory}, repeat(update, 3)), outcome: provision.Failed, step: "upgrade", err: provision.ErrUpgrade},
+		{name: "an optional upgrade that fails", config: func(c *config.Config) { upgrading(c); c.UpgradesOptional = true }, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: toRelease, actions: join([]string{inventory}, repeat(update, 3), []string{configure, restart}), outcome: provision.Provisioned},
+
+		{name: "configure is tried five times", answer: plain, scripts: []script{on(configure, fake.Refusing("disk full"))}, actions: join([]string{inventory}, repeat(configure, 5)), outcome: provision.Failed, step: "configure", err: provision.ErrRefused},
+		{name: "restart is tried three times", answer: plain, scripts: []script{on(restart, fake.Refusing("configuration enables provisioning"))}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Failed, step: "restart", err: provision.ErrRefused},
+		{name: "a lost reply to restart", answer: plain, scripts: []script{on(restart, lostThenGone)}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Provisioned},
+		{name: "a node gone before restart", answer: plain, scripts: []script{on(restart, gone)}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Failed, step: "restart", err: provision.ErrGone},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, tt.config)
+				for _, script := range tt.scripts {
+					script(b.fleet)
+				}
+				b.Helper = helperFunc(func(context.Context, provision.HelperInput) (provision.Answer, error) {
+					return tt.answer, tt.helper
+				})
+				sum := b.run(t.Context(), "n1.example.net", "other.example.net")
+				got := resultOf(t, sum, "n1.example.net")
+				if diff := cmp.Diff(tt.actions, b.fleet.Actions("n1.example.net")); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+				if got.Outcome != tt.outcome || got.Step != tt.step || got.Message != tt.message {
+					t.Errorf("got %s at %q saying %q, want %s at %q saying %q (%v)", got.Outcome, got.Step, got.Message, tt.outcome, tt.step, tt.message, got.Err)
+				}
+				if !errors.Is(got.Err, tt.err) || (tt.err == nil) != (got.Err == nil) {
+					t.Errorf("got error %v, want %v", got.Err, tt.err)
+				}
+				if got.Attempts != len(tt.actions) {
+					t.Errorf("got %d attempts, want %d", got.Attempts, len(tt.actions))
+				}
+			})
+		})
+	}
+}
+
+func repeatAfter(first, action string, times int) []string {
+	return append([]string{first}, repeat(action, times)...)
+}
+
+func lostThenGone(_ context.Context, number int, _ func() provision.Reply) ([]provision.Reply, error) {
+	if number == 1 {
+		return nil, provision.ErrNoReply
+	}
+	return nil, provision.ErrGone
+}
+
+func gone(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
+	return nil, provision.ErrGone
+}
+
+func resultOf(t *testing.T, sum provision.Summary, name string) provision.Result {
+	t.Helper()
+	for _, result := range sum.Results {
+		if result.Node == name {
+			return result
+		}
+	}
+	t.Fatalf("no result for %s in %+v", name, sum)
+	return provision.Result{}
+}

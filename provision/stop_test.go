@@ -1,0 +1,172 @@
+package provision_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"choria-provision/config"
+	"choria-provision/discovery"
+	"choria-provision/internal/fake"
+	"choria-provision/provision"
+	"choria-provision/provision/installstate"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ending answers like the node and then ends something.
+func ending(end func()) fake.Script {
+	return func(_ context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
+		defer end()
+		return []provision.Reply{ok()}, nil
+	}
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		during  string
+		want    []string
+		outcome provision.Outcome
+		phase   installstate.Phase
+	}{
+		{"before the first change", inventory, []string{jwt, inventory}, provision.Skipped, ""},
+		{"after configure the restart still comes", configure, []string{jwt, inventory, configure, restart}, provision.Provisioned, installstate.Complete},
+		{"during restart", restart, []string{jwt, inventory, configure, restart}, provision.Provisioned, installstate.Complete},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, func(c *config.Config) { c.Features.JWT, c.Workers = true, 1 })
+				stop, end := context.WithCancel(t.Context())
+				b.fleet.On(node1, tt.during, ending(end))
+				now := time.Now()
+				sum := b.Run(t.Context(), stop, []discovery.Sighting{{Identity: node1, Seen: now}, {Identity: "n2", Seen: now}})
+				if diff := cmp.Diff(tt.want, b.fleet.Actions(node1)); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+				if got := resultOf(t, sum, node1); got.Outcome != tt.outcome {
+					t.Errorf("got %s (%v), want %s", got.Outcome, got.Err, tt.outcome)
+				}
+				if record, _ := b.Store.Load(node1); record.Phase != tt.phase {
+					t.Errorf("got phase %q, want %q", record.Phase, tt.phase)
+				}
+				if calls := b.fleet.Actions("n2"); calls != nil || sum.Unhandled != 1 || !sum.Interrupted {
+					t.Errorf("got calls %v and %+v, want the second node not started", calls, sum)
+				}
+			})
+		})
+	}
+}
+
+func TestStopMakesNoFurtherAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		stop, end := context.WithCancel(t.Context())
+		b.fleet.On(node1, inventory, func(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
+			end()
+			return nil, provision.ErrNoReply
+		})
+		started := time.Now()
+		got := resultOf(t, b.Run(t.Context(), stop, []discovery.Sighting{{Identity: node1, Seen: started}}), node1)
+		if calls := b.fleet.Actions(node1); len(calls) != 1 {
+			t.Errorf("got %v, want one attempt", calls)
+		}
+		if !errors.Is(got.Err, provision.ErrStopped) || !errors.Is(got.Err, provision.ErrNoReply) {
+			t.Errorf("got %v, want the stop and the last attempt's error", got.Err)
+		}
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("waited %s after the stop, want no rest between attempts", waited)
+		}
+	})
+}
+
+func TestStopEndsTheHelper(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		stop, end := context.WithCancel(t.Context())
+		b.Helper = helperFunc(func(ctx context.Context, _ provision.HelperInput) (provision.Answer, error) {
+			end()
+			<-ctx.Done()
+			return provision.Answer{}, ctx.Err()
+		})
+		got := resultOf(t, b.Run(t.Context(), stop, []discovery.Sighting{{Identity: node1, Seen: time.Now()}}), node1)
+		if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrStopped) || errors.Is(got.Err, context.Canceled) {
+			t.Errorf("got %s (%v), want skipped as stopped", got.Outcome, got.Err)
+		}
+	})
+}
+
+func TestTheEndOfTimeCutsAnAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		b.fleet.On("", inventory, fake.Silent)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		started := time.Now()
+		sum := b.Run(ctx, ctx, []discovery.Sighting{{Identity: node1, Seen: started}})
+		if took := time.Since(started); took != time.Second {
+			t.Errorf("took %s, want exactly the second given", took)
+		}
+		if !sum.Interrupted {
+			t.Errorf("got %+v, want an interrupted run", sum)
+		}
+	})
+}
+
+func TestPauseIsSeenBeforeEveryAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
+		var paused atomic.Bool
+		b.May = func() error {
+			if paused.Load() {
+				return provision.ErrPaused
+			}
+			return nil
+		}
+		b.fleet.On(node1, configure, func(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
+			paused.Store(true)
+			return []provision.Reply{{Message: "try again"}}, nil
+		})
+		sum := b.run(t.Context(), node1, "n2")
+		got := resultOf(t, sum, node1)
+		if diff := cmp.Diff([]string{inventory, configure}, b.fleet.Actions(node1)); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrPaused) || !errors.Is(got.Err, provision.ErrRefused) {
+			t.Errorf("got %s (%v), want skipped as paused with the refusal", got.Outcome, got.Err)
+		}
+		if calls := b.fleet.Actions("n2"); calls != nil {
+			t.Errorf("the second node was asked for %v while paused", calls)
+		}
+	})
+}
+
+func TestPauseKeepsTheHelperFromStarting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	var paused atomic.Bool
+	b.May = func() error {
+		if paused.Load() {
+			return provision.ErrPaused
+		}
+		return nil
+	}
+	b.fleet.On(node1, inventory, ending(func() { paused.Store(true) }))
+	b.Helper = helperFunc(func(context.Context, provision.HelperInput) (provision.Answer, error) {
+		t.Error("the helper was started while paused")
+		return provision.Answer{}, nil
+	})
+	if got := resultOf(t, b.run(t.Context(), node1), node1); !errors.Is(got.Err, provision.ErrPaused) {
+		t.Errorf("got %v, want paused", got.Err)
+	}
+}
