@@ -78,15 +78,16 @@ func cause(err error) string {
 // decode fills c from source and returns all problems, each with its place.
 func (c *Config) decode(source []byte, o Overrides) []Problem {
 	root, problems := parseSource(source)
-	lossy := hasErrors(problems)
 	d := newDecoder(root)
 	d.document(root, c)
+	lossy := hasErrors(problems) || len(d.marks) == 0 && hasErrors(d.problems)
 	problems = append(problems, d.problems...)
 	c.settle(o)
+	decoded := problems
 	for _, f := range c.check(o.Getenv) {
 		// What is wrong already is not judged by its default, and what could
 		// not be read is not called missing.
-		if _, given := d.marks[f.Key]; errorAt(problems, f.Key) || lossy && !given {
+		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || lossy && !given {
 			continue
 		}
 		problems = append(problems, d.located(f))
@@ -95,16 +96,19 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 	return problems
 }
 
-// located gives a finding the place of its key, or of the nearest one above
-// it, or of the key it is near to; else it belongs to the file as a whole.
+// located gives a finding the place of its key, or of the key it is near to, or
+// of the nearest one above it; else it belongs to the file as a whole.
 func (d *decoder) located(f finding) Problem {
-	for _, key := range []string{f.Key, f.near} {
-		for key != "" {
-			if at, ok := d.marks[key]; ok {
-				f.Line, f.Column = at.line, at.column
-				return f.Problem
-			}
-			key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+	keys := []string{f.Key, f.near}
+	for key := f.Key; key != ""; {
+		key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+		keys = append(keys, key)
+	}
+	f.Line, f.Column = 1, 1
+	for _, key := range keys {
+		if at, ok := d.marks[key]; ok {
+			f.Line, f.Column = at.line, at.column
+			break
 		}
 	}
 	return f.Problem

@@ -87,11 +87,11 @@ func hasErrors(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity == SeverityError })
 }
 
-// errorAt reports whether key itself is known to be wrong already: what a
-// check says about its default would only confuse.
-func errorAt(problems []Problem, key string) bool {
-	return key != "" && slices.ContainsFunc(problems, func(p Problem) bool {
-		return p.Severity == SeverityError && p.Key == key
+// toldAt reports whether something is known of key, or of what is in it,
+// already: what a check says about its default would only confuse.
+func toldAt(problems []Problem, key string) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool {
+		return p.Key == key || strings.HasPrefix(p.Key, key+".") || strings.HasPrefix(p.Key, key+"[")
 	})
 }
 

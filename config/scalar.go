@@ -117,7 +117,7 @@ func (d *decoder) integer(key string, node ast.Node, into *int) {
 	if err == nil && node.Type() == ast.StringType {
 		remedy = fmt.Sprintf("write %d, without quotes", n)
 	}
-	d.mistake(placeOf(node), key, "is a number and holds "+kind(node), remedy)
+	d.mistake(placeOf(node), key, "is a whole number and holds "+shown(node), remedy)
 }
 
 // boolean also takes the words of YAML 1.1, which the peer's files may use.
@@ -140,7 +140,7 @@ func (d *decoder) boolean(key string, node ast.Node, into *bool) {
 
 func (d *decoder) duration(key string, node ast.Node, into *Duration) {
 	text, ok := d.text(key, node)
-	if !ok {
+	if !ok || text == "" {
 		return
 	}
 	parsed, err := ParseDuration(text)
@@ -236,6 +236,15 @@ func (d *decoder) texts(path string, node ast.Node) map[string]string {
 	return texts
 }
 
+// shown is a number as it is written, else its kind.
+func shown(node ast.Node) string {
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return node.GetToken().Value
+	}
+	return kind(node)
+}
+
 func quoted(node ast.Node) bool {
 	tk := node.GetToken()
 	return tk.Type == token.SingleQuoteType || tk.Type == token.DoubleQuoteType
@@ -251,7 +260,7 @@ func kind(node ast.Node) string {
 	case *ast.BoolNode:
 		return "true or false"
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number of another form"
+		return "a number"
 	case *ast.NullNode:
 		return "nothing"
 	}

@@ -104,6 +104,9 @@ func syntaxProblem(err error, lines []string) (Problem, bool) {
 	}
 	at := syntax.GetToken().Position
 	p.Line, p.Column = min(max(at.Line, 1), len(lines)), max(at.Column, 1)
+	if strings.Contains(syntax.GetMessage(), "must be specified") {
+		p.Line, p.Column = opening(lines, p.Line, p.Column)
+	}
 	if indent := indentation(lines[p.Line-1]); strings.Contains(indent, "\t") {
 		p.Column = strings.Index(indent, "\t") + 1
 		p.Text, p.Remedy = "a tab indents this line", "indent with spaces"
@@ -112,6 +115,18 @@ func syntaxProblem(err error, lines []string) (Problem, bool) {
 	}
 	p.Text, p.Remedy = explain(syntax.GetMessage())
 	return p, blank(lines, p.Line-1)
+}
+
+// opening goes up from where the parser missed a bracket's end to the line
+// that opens it.
+func opening(lines []string, line, column int) (int, int) {
+	for i := line; i > 0; i-- {
+		text := lines[i-1]
+		if strings.Count(text, "[")+strings.Count(text, "{") > strings.Count(text, "]")+strings.Count(text, "}") {
+			return i, strings.LastIndexAny(text, "[{") + 1
+		}
+	}
+	return line, column
 }
 
 func indentation(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
@@ -140,6 +155,8 @@ var explanations = []struct{ part, text, remedy string }{
 	{"directive", "a value cannot begin with %", "put the value between single quotes"},
 	{"end character of", "the closing quote is missing", "close the quote on the same line"},
 	{"escape character", "a backslash between double quotes begins an escape, and this is none", "use single quotes: a backslash stands for itself there"},
+	{"end token", "a bracket is not closed", "close it, or write one item a line behind `- `"},
+	{"unexpected scalar", "this cannot be a value", "put the value between single quotes"},
 	{"must be specified", "a bracket is not closed", "close it, or write one item a line behind `- `"},
 	{"tab character", "a tab stands where spaces must be", "write spaces"},
 }

@@ -1,0 +1,127 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"choria-provision/config"
+)
+
+// configure declares config check and config show.
+func (a *app) configure() {
+	c := a.cli.Command("config", "Checks and shows the configuration")
+	check := c.Command("check", "Shows every problem of the configuration, with file, line and remedy")
+	check.Action(a.choose(func(context.Context) error { return a.runConfigCheck() }))
+	show := c.Command("show", "Shows the effective configuration, secrets masked")
+	show.Action(a.choose(func(context.Context) error { return a.runConfigShow() }))
+}
+
+// verdict is the JSON document of config check.
+type verdict struct {
+	File     string           `json:"file"`
+	Valid    bool             `json:"valid"`
+	Problems []config.Problem `json:"problems"`
+}
+
+func (a *app) runConfigCheck() error {
+	v := a.judge()
+	if err := a.showVerdict(v); err != nil {
+		return err
+	}
+	if !v.Valid {
+		return silent{errConfig}
+	}
+	return nil
+}
+
+// judge loads both configurations and keeps what is said about them.
+func (a *app) judge() verdict {
+	v := verdict{File: a.located(), Valid: true, Problems: []config.Problem{}}
+	cfg, problems, err := config.Load(v.File, a.overrides())
+	v.take(problems, err)
+	if err != nil {
+		return v
+	}
+	v.File = cfg.File
+	if a.choriaFileMissing() {
+		v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityWarning,
+			Text: "this machine has no Choria client configuration: that part was not checked", Remedy: "name one with --choria-config"})
+		return v
+	}
+	nameUser()
+	_, problems, err = cfg.Choria(a.choriaFile, os.Getenv)
+	v.take(problems, err)
+	return v
+}
+
+func (v *verdict) take(problems []config.Problem, err error) {
+	v.Problems = append(v.Problems, problems...)
+	if err == nil {
+		return
+	}
+	v.Valid = false
+	var invalid *config.Invalid
+	if errors.As(err, &invalid) {
+		v.Problems = append(v.Problems, invalid.Problems...)
+		return
+	}
+	v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityError, Text: err.Error(), Remedy: "mend it"})
+}
+
+func (a *app) showVerdict(v verdict) error {
+	if a.output == "json" {
+		return a.writeJSON(v)
+	}
+	var errs, warnings int
+	for _, p := range v.Problems {
+		fmt.Fprintln(a.Out, p)
+		if p.Severity == config.SeverityError {
+			errs++
+		} else {
+			warnings++
+		}
+	}
+	switch {
+	case errs > 0:
+		fmt.Fprintf(a.Out, "%s cannot be used: %s, %s\n", v.File, count(errs, "error"), count(warnings, "warning"))
+	case warnings > 0:
+		fmt.Fprintf(a.Out, "%s can be used: %s\n", v.File, count(warnings, "warning"))
+	default:
+		fmt.Fprintf(a.Out, "%s can be used\n", v.File)
+	}
+	return nil
+}
+
+func (a *app) runConfigShow() error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	if a.output != "json" {
+		_, err := a.Out.Write(cfg.YAML())
+		return err
+	}
+	text, err := cfg.JSON()
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
+}
+
+func (a *app) writeJSON(document any) error {
+	encoder := json.NewEncoder(a.Out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(document)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
