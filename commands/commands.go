@@ -84,6 +84,8 @@ var declarations = []func(*app){
 	(*app).once,
 	(*app).node,
 	(*app).discover,
+	(*app).status,
+	(*app).reset,
 	(*app).pause,
 	(*app).resume,
 	(*app).configure,

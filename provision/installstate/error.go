@@ -49,32 +49,32 @@ func (e *RecordError) Unwrap() []error { return e.causes }
 func unusable(machine, file string, err error) error {
 	return &RecordError{
 		Machine: machine, File: file, Detail: err.Error(), causes: []error{ErrUnusable, err},
-		Advice: fmt.Sprintf("the file is kept as it is; look at it, then `%s` forgets it", resetCommand(machine)),
+		Advice: fmt.Sprintf("the file is kept as it is; look at it, then `%s` forgets it", ResetCommand(machine)),
 	}
 }
 
 func (s *Store) otherInstallation(r Record, detail string) error {
 	return &RecordError{
 		Machine: r.MachineName, File: s.RecordPath(r.MachineName), Detail: detail, causes: []error{ErrOtherInstallation},
-		Advice: fmt.Sprintf("`%s` frees the machine for this one", resetCommand(r.MachineName)),
+		Advice: fmt.Sprintf("`%s` frees the machine for this one", ResetCommand(r.MachineName)),
 	}
 }
 
 func (s *Store) resetting(r Record) error {
 	return &RecordError{
 		Machine: r.MachineName, File: s.RecordPath(r.MachineName), Detail: "it is " + string(Resetting), causes: []error{ErrResetting},
-		Advice: fmt.Sprintf("`%s` finishes it", resetCommand(r.MachineName)),
+		Advice: fmt.Sprintf("`%s` finishes it", ResetCommand(r.MachineName)),
 	}
 }
 
 func (s *Store) inProgress(r Record) error {
 	e := &RecordError{
 		Machine: r.MachineName, File: s.RecordPath(r.MachineName), Detail: "it is " + string(r.Phase), causes: []error{ErrInstallationInProgress},
-		Advice: fmt.Sprintf("let the next run finish it, or give it up with `%s`", resetCommand(r.MachineName)),
+		Advice: fmt.Sprintf("let the next run finish it, or give it up with `%s`", ResetCommand(r.MachineName)),
 	}
 	if r.Phase == Resetting {
 		e.causes = append(e.causes, ErrResetting)
-		e.Advice = fmt.Sprintf("`%s` finishes it", resetCommand(r.MachineName))
+		e.Advice = fmt.Sprintf("`%s` finishes it", ResetCommand(r.MachineName))
 	}
 	return e
 }
@@ -84,9 +84,9 @@ func unwritable(err error) error {
 	return fmt.Errorf("%w: %w; make room or mend its permissions", ErrUnwritable, err)
 }
 
-// resetCommand returns the command line that forgets the machine's record, fit
+// ResetCommand returns the command line that forgets the machine's record, fit
 // to be pasted into a shell unless the name holds control characters.
-func resetCommand(machine string) string {
+func ResetCommand(machine string) string {
 	if quote(machine) != machine {
 		return "provision reset " + strconv.Quote(machine)
 	}

@@ -25,7 +25,7 @@ func isFingerprint(s string) bool {
 // default, or every record written before would change hands.
 type Definition struct {
 	Site       string `json:"site"`
-	Enrollment string `json:"enrollment"`           // insecure, pki, issuer
+	Enrollment string `json:"enrollment"`           // how nodes get their credentials
 	TrustRoot  string `json:"trust_root,omitempty"` // public: the key or certificate itself, never a path
 }
 
