@@ -1,0 +1,123 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestCancelledHelperIsEnded(t *testing.T) {
+	t.Parallel()
+	file, arrived := pidFile(t)
+	stop := errors.New("the operator said stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	started := make(chan int, 1)
+	go func() {
+		started <- <-arrived
+		cancel(stop)
+	}()
+	_, err := script("stubborn", file).Answer(ctx, HelperInput{})
+	wantCause(t, err, ErrHelper, "the operator said stop")
+	wantCause(t, err, stop, "the operator said stop")
+	wantGroupGone(t, <-started)
+}
+
+func TestHelperDeafToSignalsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	file, arrived := pidFile(t)
+	h := script("stubborn", file)
+	h.Timeout = 500 * time.Millisecond
+	_, err := h.Answer(t.Context(), HelperInput{})
+	wantCause(t, err, ErrHelperTimeout, "500ms")
+	wantGroupGone(t, <-arrived)
+}
+
+// A helper that starts a daemon hands its pipes on to it: neither may it hold
+// us up, nor may it stay.
+func TestProcessesLeftByHelperAreEnded(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"orphan", "orphan-stubborn"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, arrived := pidFile(t)
+			got, err := script(name, file).Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+			if err != nil || got.Message != "answered" {
+				t.Errorf("got %q and error %v, want its answer", got.Message, err)
+			}
+			wantGone(t, <-arrived)
+		})
+	}
+}
+
+// pidFile makes a pipe in the file system for a script to write its process id
+// to, and returns its path and where the id arrives.
+func pidFile(t *testing.T) (path string, pid <-chan int) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "pid")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan int, 1)
+	go func() {
+		defer close(arrived)
+		text, err := os.ReadFile(path)
+		if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
+			arrived <- pid
+		}
+	}()
+	return path, arrived
+}
+
+// wantGone waits for the end of a process that was killed. Who reaps it is not
+// ours to say, so a zombie is gone enough.
+func wantGone(t *testing.T, pid int) {
+	t.Helper()
+	if pid == 0 {
+		t.Fatal("the script did not tell its process id")
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(process)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 60_000)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || n == 0:
+			t.Errorf("process %d: got it running (%v), want it gone", pid, err)
+			return
+		default:
+			return
+		}
+	}
+}
+
+// wantGroupGone wants no running process in the group that pid leads.
+func wantGroupGone(t *testing.T, pid int) {
+	t.Helper()
+	wantGone(t, pid)
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		member, err := strconv.Atoi(filepath.Base(entry))
+		if err != nil {
+			continue
+		}
+		if group, err := unix.Getpgid(member); err == nil && group == pid {
+			wantGone(t, member)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package provision
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	"github.com/choria-io/go-choria/choria"
+	"github.com/choria-io/go-choria/providers/agent/mcorpc/golang/rpcutil"
+	"github.com/choria-io/tokens"
+
+	"choria-provision/config"
+)
+
+// Trial is what one answer of the helper, asked for without a node, is worth.
+type Trial struct {
+	Answer        Answer
+	Warnings      []string
+	Configuration map[string]string // what would be sent, secrets masked
+	Took          time.Duration
+}
+
+// TryHelper asks the helper and does with its answer all that a run does before
+// anything is sent: it is checked, a server JWT is issued and a private key
+// encrypted when the features and the answer ask for it. The Trial is as full
+// as the error lets it be.
+func TryHelper(ctx context.Context, h Helper, in HelperInput, c *config.Config) (Trial, error) {
+	started := time.Now()
+	answer, err := h.Answer(ctx, in)
+	trial := Trial{Answer: answer, Took: time.Since(started)}
+	if err != nil || answer.Defer || answer.Shutdown {
+		return trial, err
+	}
+	trial.Configuration = maskConfiguration(answer.Configuration)
+	held, err := trialContext(in, c)
+	if err != nil {
+		return trial, err
+	}
+	if trial.Warnings, err = answer.check(held); err != nil {
+		return trial, err
+	}
+	if c.Features.ED25519 && held.ED25519 != nil {
+		_, warnings, err := issueServerJWT(serverJWTRequest{in.Identity, held.ED25519, c, answer})
+		trial.Warnings = append(trial.Warnings, warnings...)
+		if err != nil {
+			return trial, err
+		}
+	}
+	if answer.Key != "" {
+		_, _, err = encryptKey(answer.Key, hex.EncodeToString(sampleECDH()))
+	}
+	return trial, err
+}
+
+// sampleECDH stands for a node's ECDH key: X25519 takes any 32 bytes that are
+// not one of a few special points, such as this, its base point.
+func sampleECDH() []byte {
+	point := make([]byte, ecdhLength)
+	point[0] = 9
+	return point
+}
+
+func trialContext(in HelperInput, c *config.Config) (answerContext, error) {
+	held := answerContext{Identity: in.Identity, Config: c}
+	if in.CSR != nil {
+		request, err := parseCSR(in.CSR.CSR)
+		if err != nil {
+			return held, fmt.Errorf("%w: csr of the input: %w", ErrCSR, err)
+		}
+		held.CSR, held.SSLDir = request, in.CSR.SSLDir
+	}
+	if in.ED25519 != nil {
+		key, err := decodeHex(in.ED25519.PublicKey, ed25519.PublicKeySize)
+		if err != nil {
+			return held, fmt.Errorf("%w: ed25519_pubkey of the input: its public_key %w", ErrKeyProof, err)
+		}
+		held.ED25519, held.SSLDir = key, in.ED25519.Directory
+	}
+	return held, nil
+}
+
+// SampleHelperInput makes up a node: what go-choria's agents would answer for
+// the features that are on, with keys made on the spot.
+func SampleHelperInput(identity string, c *config.Config) (HelperInput, error) {
+	in := HelperInput{Identity: identity}
+	facts, err := json.Marshal(map[string]string{"hostname": identity})
+	if err != nil {
+		return in, err
+	}
+	inventory, err := json.Marshal(sampleInventory(facts))
+	if err != nil {
+		return in, err
+	}
+	in.Inventory = string(inventory)
+	if c.Features.PKI {
+		if in.CSR, err = sampleCSR(identity); err != nil {
+			return in, err
+		}
+	}
+	if c.Features.ED25519 {
+		if in.ED25519, err = sampleKey(); err != nil {
+			return in, err
+		}
+	}
+	if c.Features.JWT {
+		claims, err := tokens.NewProvisioningClaims(true, true, "", "", "", []string{"nats://broker.example.net:4222"},
+			"", "", "", "choria", tokenIssuer, defaultValidity)
+		if err != nil {
+			return in, err
+		}
+		claims.ProtoV2, claims.AllowUpdate = c.Features.ED25519, c.Features.Upgrades
+		claims.Extensions = tokens.MapClaims{}
+		in.JWT = helperClaims(claims)
+	}
+	return in, nil
+}
+
+func sampleInventory(facts json.RawMessage) rpcutil.InventoryReply {
+	return rpcutil.InventoryReply{
+		Agents:         []string{"choria_provision", "choria_util", "discovery", "rpcutil"},
+		Classes:        []string{},
+		Collectives:    []string{"provisioning"},
+		DataPlugins:    []string{},
+		Facts:          facts,
+		Machines:       []rpcutil.MachineState{},
+		MainCollective: "provisioning",
+		Version:        choria.BuildInfo().Version(),
+		Upgradable:     true,
+	}
+}
+
+func sampleCSR(identity string) (*HelperCSR, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: identity}}, key)
+	if err != nil {
+		return nil, err
+	}
+	public := x509.MarshalPKCS1PublicKey(&key.PublicKey)
+	return &HelperCSR{
+		CSR:       string(pem.EncodeToMemory(&pem.Block{Type: csrBlock, Bytes: request})),
+		PublicKey: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})), // as the agent labels it
+		SSLDir:    "/etc/choria/ssl",
+	}, nil
+}
+
+func sampleKey() (*HelperED25519, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	nonce, err := choria.NewRequestID()
+	if err != nil {
+		return nil, err
+	}
+	return &HelperED25519{
+		PublicKey: hex.EncodeToString(public),
+		Directory: "/etc/choria",
+		Signature: hex.EncodeToString(ed25519.Sign(private, []byte(nonce))),
+	}, nil
+}

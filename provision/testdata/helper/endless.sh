@@ -1,0 +1,2 @@
+# Writes for ever.
+exec yes '{"configuration":{"identity":"x"}}'

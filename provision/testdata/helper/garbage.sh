@@ -1,0 +1,3 @@
+# Mixes its log into its answer.
+echo 'INFO: looking up the node'
+echo '{"configuration":{"identity":"x"}}'

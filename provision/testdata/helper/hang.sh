@@ -1,0 +1,3 @@
+# Never answers.
+echo "waiting for the inventory database" >&2
+exec sleep 600

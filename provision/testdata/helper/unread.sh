@@ -1,0 +1,3 @@
+# Answers without reading its input.
+exec 0<&-
+printf '{"msg":"did not read"}'

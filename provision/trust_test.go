@@ -1,0 +1,251 @@
+package provision
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/choria-io/go-choria/choria"
+	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+	"github.com/choria-io/tokens"
+)
+
+// rsaKey is made once: it takes long, and tests only read it.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return makeRSA() })
+
+func makeRSA() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func newKey(t testing.TB) (ed25519.PublicKey, ed25519.PrivateKey) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public, private
+}
+
+func writeFile(t testing.TB, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func signed(t testing.TB, claims *tokens.ProvisioningClaims, key any) string {
+	t.Helper()
+	token, err := tokens.SignToken(claims, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func provisioningClaims(t testing.TB, validity time.Duration) *tokens.ProvisioningClaims {
+	t.Helper()
+	claims, err := tokens.NewProvisioningClaims(true, true, "shared", "", "", []string{"nats://b:4222"}, "", "", "", "choria", "", validity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+func publicPEM(t testing.TB, key *rsa.PrivateKey) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+func TestProvisioningJWTOfThisSiteIsTaken(t *testing.T) {
+	t.Parallel()
+	public, private := newKey(t)
+	claims := provisioningClaims(t, time.Hour)
+	tests := []struct{ name, text, verify string }{
+		{"hex key", signed(t, claims, private), hex.EncodeToString(public)},
+		{"hex key in a file", signed(t, claims, private), writeFile(t, hex.EncodeToString(public)+"\n")},
+		{"RSA public key", signed(t, claims, rsaKey()), writeFile(t, publicPEM(t, rsaKey()))},
+		{"line end behind it", signed(t, claims, private) + "\n", hex.EncodeToString(public)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := verifyProvisioningJWT(tt.text, tt.verify)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Token != "shared" || got.URLs != "nats://b:4222" {
+				t.Errorf("got claims %+v, want those that were signed", got)
+			}
+		})
+	}
+}
+
+func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
+	t.Parallel()
+	public, private := newKey(t)
+	_, stranger := newKey(t)
+	ours := hex.EncodeToString(public)
+	claims := provisioningClaims(t, time.Hour)
+	good := signed(t, claims, private)
+	server, err := tokens.NewServerClaims("n1", []string{"c"}, "choria", nil, nil, public, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serverToken, err := tokens.SignToken(server, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, rest, _ := strings.Cut(good, ".")
+	none := "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0" // {"alg":"none","typ":"JWT"}
+	tests := []struct{ name, text, verify, says string }{
+		{"a stranger's", signed(t, claims, stranger), ours, "signature"},
+		{"signed by another kind of key", signed(t, claims, rsaKey()), ours, "rsa public key required"},
+		{"signed by another kind of key, the other way", good, writeFile(t, publicPEM(t, rsaKey())), "ed25519 public key required"},
+		{"expired", signed(t, provisioningClaims(t, -time.Hour), private), ours, "expired"},
+		{"of another purpose", serverToken, ours, "not a provisioning token"},
+		{"unsigned", none + "." + rest[:strings.LastIndex(rest, ".")] + ".", ours, "signing method"},
+		{"signature cut off", header + "." + rest[:strings.LastIndex(rest, ".")], ours, "invalid number of segments"},
+		{"empty", "", ours, "token"},
+		{"garbage", "\x00\xff{}", ours, "token"},
+		{"megabytes", strings.Repeat("a.", 1<<20), ours, "at most"},
+		{"no key configured", good, "", "jwt_verify_cert is not set"},
+		{"key file that is gone", good, "/nonexistent/signer.pem", "neither a file nor"},
+		{"key that is too short", good, ours[2:], "neither a file nor"},
+		{"key file of something else", good, writeFile(t, "hello"), "jwt_verify_cert"},
+		{"key file that is a directory", good, t.TempDir(), "is a directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := verifyProvisioningJWT(tt.text, tt.verify)
+			if got != nil || err == nil {
+				t.Errorf("got claims %v and error %v, want an error", got, err)
+			}
+			wantCause(t, err, ErrJWT, tt.says)
+		})
+	}
+}
+
+func keyProof(t testing.TB, nonce string) wire.ED25519Reply {
+	t.Helper()
+	public, private := newKey(t)
+	return wire.ED25519Reply{
+		PublicKey: hex.EncodeToString(public),
+		Signature: hex.EncodeToString(ed25519.Sign(private, []byte(nonce))),
+		Directory: "/d",
+	}
+}
+
+func TestKeyIsTakenFromWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	reply := keyProof(t, "nonce")
+	got, err := verifyKeyProof(reply, "nonce")
+	if err != nil || hex.EncodeToString(got) != reply.PublicKey {
+		t.Errorf("got key %x and error %v, want %s", got, err, reply.PublicKey)
+	}
+}
+
+func TestUnprovenKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	good, other := keyProof(t, "nonce"), keyProof(t, "nonce")
+	tests := []struct {
+		name        string
+		key, sig    string
+		nonce, says string
+	}{
+		{"another machine's key", other.PublicKey, good.Signature, "nonce", "not by this key"},
+		{"an older nonce", good.PublicKey, good.Signature, "fresh", "not by this key"},
+		{"no nonce", good.PublicKey, good.Signature, "", "no nonce"},
+		{"no key", "", good.Signature, "nonce", "public key has 0 characters"},
+		{"short key", good.PublicKey[2:], good.Signature, "nonce", "public key has 62 characters"},
+		{"long key", good.PublicKey + "00", good.Signature, "nonce", "public key has 66 characters"},
+		{"key that is no hex", strings.Repeat("zz", 32), good.Signature, "nonce", "public key is not hex"},
+		{"no signature", good.PublicKey, "", "nonce", "signature has 0 characters"},
+		{"short signature", good.PublicKey, good.Signature[:64], "nonce", "signature has 64 characters"},
+		{"signature that is no hex", good.PublicKey, strings.Repeat("\x00", 128), "nonce", "signature is not hex"},
+		{"megabytes", strings.Repeat("ab", 1<<20), good.Signature, "nonce", "public key has 2097152 characters"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			key, err := verifyKeyProof(wire.ED25519Reply{PublicKey: tt.key, Signature: tt.sig}, tt.nonce)
+			if key != nil || err == nil {
+				t.Errorf("got key %x and error %v, want an error", key, err)
+			}
+			wantCause(t, err, ErrKeyProof, tt.says)
+		})
+	}
+}
+
+func FuzzVerifyProvisioningJWT(f *testing.F) {
+	public, private := newKey(f)
+	_, stranger := newKey(f)
+	good := signed(f, provisioningClaims(f, time.Hour), private)
+	for _, text := range []string{good, signed(f, provisioningClaims(f, time.Hour), stranger), "", "a.b.c", "..", good[:len(good)-4]} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		claims, err := verifyProvisioningJWT(text, hex.EncodeToString(public))
+		if err != nil && !errors.Is(err, ErrJWT) {
+			t.Errorf("got error %v, want one that unwraps to ErrJWT", err)
+		}
+		if err == nil && claims.Token != "shared" {
+			t.Errorf("got claims that nobody signed: %+v", claims)
+		}
+	})
+}
+
+func FuzzVerifyKeyProof(f *testing.F) {
+	good := keyProof(f, "nonce")
+	f.Add(good.PublicKey, good.Signature, "nonce")
+	f.Add("", "", "")
+	f.Add(strings.Repeat("00", 32), strings.Repeat("00", 64), "nonce")
+	f.Fuzz(func(t *testing.T, key, signature, nonce string) {
+		got, err := verifyKeyProof(wire.ED25519Reply{PublicKey: key, Signature: signature}, nonce)
+		if err != nil && !errors.Is(err, ErrKeyProof) {
+			t.Errorf("got error %v, want one that unwraps to ErrKeyProof", err)
+		}
+		if (err == nil) != (len(got) == ed25519.PublicKeySize) {
+			t.Errorf("got key %x and error %v, want one of them", got, err)
+		}
+	})
+}
+
+func FuzzParseNodeECDH(f *testing.F) {
+	_, public, err := choria.ECDHKeyPair()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, text := range []string{hex.EncodeToString(public), "", strings.Repeat("0", 64), strings.Repeat("z", 64), "0x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseNodeECDH(text)
+		if (err == nil) != (len(got) == ecdhLength) {
+			t.Errorf("got %d bytes and error %v, want %d or an error", len(got), err, ecdhLength)
+		}
+		if err == nil && !strings.EqualFold(hex.EncodeToString(got), text) {
+			t.Errorf("got %x, want %s", got, text)
+		}
+	})
+}
