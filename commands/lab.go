@@ -40,7 +40,7 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	}
 	l, err := lab.Start(stop, o.Options)
 	if err != nil {
-		return err
+		return interruptedOr(stop, err)
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
@@ -54,6 +54,14 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 		return errors.Join(ended, errInterrupted)
 	}
 	return errors.Join(ended, a.verifyLab(stop, l, o))
+}
+
+// interruptedOr is err, unless it only shows that we were told to stop.
+func interruptedOr(stop context.Context, err error) error {
+	if stop.Err() != nil {
+		return errInterrupted
+	}
+	return err
 }
 
 // explainLab says how to use a lab that waits.
@@ -71,7 +79,7 @@ func (a *app) explainLab(l *lab.Lab) {
 func (a *app) verifyLab(stop context.Context, l *lab.Lab, o labOptions) error {
 	findings, err := l.Verify(stop)
 	if err != nil {
-		return err
+		return interruptedOr(stop, err)
 	}
 	up, wrong := 0, 0
 	for _, f := range findings {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -39,15 +38,12 @@ const behaviourFile = "behaviour.json"
 // anyNode stands in behaviour.json for every node that is not named there.
 const anyNode = "*"
 
-// behaving keeps two writers of one behaviour file apart.
-var behaving sync.Mutex
-
 // Behave changes how the sample helper treats a node from now on; "*" is
 // every node without one of its own. The same can be written by hand: an
 // object of identities in the lab's behaviour.json.
 func (l *Lab) Behave(node string, b Behaviour) error {
-	behaving.Lock()
-	defer behaving.Unlock()
+	l.behaving.Lock()
+	defer l.behaving.Unlock()
 	all, err := behaviours(l.dir)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ type choriaBroker struct {
 
 // startChoriaBroker starts a broker with the given security keys on ports that
 // are free and returns when it takes connections and elections.
-func startChoriaBroker(ctx context.Context, dir string, security settings) (*choriaBroker, error) {
+func startChoriaBroker(ctx context.Context, dir string, security settings) (broker, error) {
 	b := &choriaBroker{port: freePort(), monitor: freePort()}
 	file := filepath.Join(dir, "broker.conf")
 	if err := security.with(b.settings(dir)).save(file); err != nil {

@@ -74,10 +74,10 @@ func (l *Lab) writeFiles(_ context.Context, o Options) error {
 		"site":      "lab",
 		"state_dir": l.StateDir(),
 		"token":     "token-" + hex.EncodeToString(token),
-		"helper":    o.Helper,
 	}
-	if o.Helper == "" {
-		l.config["helper"] = shellquote.Join(filepath.Join(l.dir, "bin", helperName))
+	var err error
+	if l.config["helper"], err = l.helper(o.Helper); err != nil {
+		return err
 	}
 	maps.Copy(l.config, l.model.provisioner())
 	if l.releases != nil {
@@ -91,6 +91,24 @@ func (l *Lab) writeFiles(_ context.Context, o Options) error {
 		return err
 	}
 	return l.SetConfig(nil)
+}
+
+// helper is the command line to configure; a relative path is made absolute,
+// since nobody knows where the provisioner will be started.
+func (l *Lab) helper(line string) (string, error) {
+	if line == "" {
+		return shellquote.Join(filepath.Join(l.dir, "bin", helperName)), nil
+	}
+	words, err := shellquote.Split(line)
+	if err != nil || len(words) == 0 {
+		return "", fmt.Errorf("the helper's command line %q: %w", line, err)
+	}
+	if strings.Contains(words[0], "/") {
+		if words[0], err = filepath.Abs(words[0]); err != nil {
+			return "", err
+		}
+	}
+	return shellquote.Join(words...), nil
 }
 
 // SetConfig writes provision.yaml as Start did, with the given keys on top; a

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -55,6 +56,7 @@ type Lab struct {
 	releases *repository
 	config   map[string]any
 	choria   settings
+	behaving sync.Mutex // keeps two writers of the behaviour file apart
 }
 
 // Start brings up broker and servers and returns when every server waits to

@@ -84,8 +84,9 @@ func loadSite(dir string) (s site, n model, err error) {
 // the broker's production account.
 const organization = "choria"
 
-// validity is that of everything a lab signs.
-const validity = 30 * 24 * time.Hour
+// validity is that of everything a lab signs: longer than the year that a
+// provisioner gives to servers, which a token's issuer must outlive.
+const validity = 2 * 365 * 24 * time.Hour
 
 // provisioningClaims are what a node learns from its provisioning.jwt:
 // providers/provtarget/builddefaults of go-choria reads them.

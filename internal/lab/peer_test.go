@@ -20,33 +20,81 @@ import (
 	"github.com/choria-io/go-choria/choria"
 	provisionclient "github.com/choria-io/go-choria/client/choria_provisionclient"
 	"github.com/choria-io/go-choria/client/rpcutilclient"
+	election "github.com/choria-io/go-choria/providers/election/streams"
 	"github.com/choria-io/tokens"
 	"github.com/goccy/go-yaml"
 )
 
-// peerVariable makes the test binary play an independent provisioner, made of
-// go-choria's generated clients, in the lab directory it names.
-const peerVariable = "LAB_TEST_PEER"
+// childVariable makes the test binary do other work than testing: one of the
+// following.
+const (
+	childVariable = "LAB_TEST_CHILD"
 
-// provisionNodes provisions nodes with the independent provisioner.
+	childProvision   = "provision"   // nodes, as an independent provisioner
+	childReprovision = "reprovision" // nodes, as an operator in production
+	childElect       = "elect"       // campaign for leadership as a provisioner
+	childLab         = "lab"         // start a lab in a directory, print process ids, wait
+)
+
+// labVariable names the directory of the lab to work in.
+const labVariable = "LAB_TEST_DIR"
+
+// provisionNodes provisions nodes with an independent provisioner, made of
+// go-choria's generated clients.
 func provisionNodes(t *testing.T, l *Lab, nodes ...string) {
 	t.Helper()
-	if out, err := runPeer(t, l, nodes...); err != nil {
+	if out, err := runChild(t, l, childProvision, nodes...); err != nil {
 		t.Fatalf("provisioning: %v\n%s", err, out)
 	}
 }
 
-func runPeer(t *testing.T, l *Lab, nodes ...string) (string, error) {
+// runChild does work in a process of its own: security is on or off for a
+// whole process.
+func runChild(t *testing.T, l *Lab, work string, args ...string) (string, error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, nodes...)
+	cmd := exec.CommandContext(t.Context(), self, args...)
 	// go-choria's client races with itself: not ours to find here
-	cmd.Env = append(l.Env(), peerVariable+"="+l.Dir(), "GORACE=exitcode=0")
+	cmd.Env = append(l.Env(), childVariable+"="+work, labVariable+"="+l.Dir(), "GORACE=exitcode=0")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+func runTestChild(work string, args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if work == childLab {
+		return runLabUntilKilled(ctx, args[0])
+	}
+	p, err := newPeer(os.Getenv(labVariable))
+	if err != nil {
+		return err
+	}
+	switch work {
+	case childProvision:
+		return p.provisionAll(ctx, args)
+	case childReprovision:
+		return p.reprovision(ctx, args)
+	case childElect:
+		return p.elect(ctx)
+	}
+	return fmt.Errorf("unknown work %q", work)
+}
+
+func runLabUntilKilled(ctx context.Context, dir string) error {
+	l, err := Start(ctx, Options{Nodes: 2, Enrollment: Issuer, Dir: dir})
+	if err != nil {
+		return err
+	}
+	for _, pid := range l.Pids() {
+		fmt.Print(pid, " ")
+	}
+	fmt.Println()
+	<-ctx.Done()
+	return l.Close()
 }
 
 // peer is the independent provisioner; all its knowledge comes from the files
@@ -68,32 +116,80 @@ type peer struct {
 	}
 }
 
-func runAsPeer(dir string, nodes []string) error {
+func newPeer(dir string) (*peer, error) {
 	p := &peer{dir: dir}
 	text, err := os.ReadFile(filepath.Join(dir, "provision.yaml"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := yaml.Unmarshal(text, &p.config); err != nil {
-		return err
+		return nil, err
 	}
 	p.fw, err = clientFramework(dir, "client.conf")
-	if err != nil {
-		return err
-	}
+	return p, err
+}
+
+// enter goes to the provisioning collective and, with a password, account.
+func (p *peer) enter() {
 	cfg := p.fw.Configuration()
 	cfg.MainCollective, cfg.Collectives = "provisioning", []string{"provisioning"}
 	if p.config.Password != "" {
 		cfg.Choria.NatsUser, cfg.Choria.NatsPass = "provisioner", p.config.Password
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+}
+
+func (p *peer) provisionAll(ctx context.Context, nodes []string) error {
+	p.enter()
 	for _, node := range nodes {
 		if err := p.provision(ctx, node); err != nil {
 			return fmt.Errorf("%s: %w", node, err)
 		}
 	}
 	return nil
+}
+
+func (p *peer) reprovision(ctx context.Context, nodes []string) error {
+	client, err := provisionclient.New(p.fw)
+	if err != nil {
+		return err
+	}
+	result, err := client.OptionTargets(nodes).Reprovision(p.config.Token).Do(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range result.AllOutputs() {
+		if !r.ResultDetails().OK() {
+			return errors.New(r.ResultDetails().StatusMessage())
+		}
+	}
+	return nil
+}
+
+// elect returns when it has won.
+func (p *peer) elect(ctx context.Context) error {
+	p.enter()
+	conn, err := p.fw.NewConnector(ctx, p.fw.MiddlewareServers, "elect", p.fw.Logger("elect"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	won := make(chan struct{})
+	campaign, err := p.fw.NewElection(ctx, conn, "provisioner", true, election.OnWon(func() { close(won) }))
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- campaign.Start(ctx) }()
+	select {
+	case <-won:
+		cancel()
+		<-ended
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("the campaign ended: %w", err)
+	}
 }
 
 // answer is what the peer takes from the helper.

@@ -84,8 +84,8 @@ func (f *Finding) check(l *Lab, said inventory, connections []connection) {
 		f.fail(fmt.Errorf("its inventory is refused: %s", said.Problem))
 		return
 	}
-	if want := []string{l.site.Collective}; !slices.Equal(said.Collectives, want) {
-		f.fail(fmt.Errorf("it is in collectives %v, not %v", said.Collectives, want))
+	if !slices.Contains(said.Collectives, l.site.Collective) {
+		f.fail(fmt.Errorf("it is in collectives %v, not in %s", said.Collectives, l.site.Collective))
 		return
 	}
 	seen, err := connectionOf(f.Node, l.site.Collective, connections)
