@@ -53,6 +53,7 @@ type Lock struct {
 func (l *Lock) Release() {
 	l.release.Do(func() {
 		l.tidy()
+		_ = l.file.Truncate(0) // or the next holder would pass for us until it has signed
 		unlock(l.file)
 	})
 }
@@ -159,7 +160,7 @@ func sign(file *os.File) {
 // waitForHolder gives a process that has just taken the lock a moment to sign.
 func waitForHolder(file *os.File) Holder {
 	var holder Holder
-	for range 20 {
+	for range 200 {
 		if holder = readHolder(file); holder.PID != 0 {
 			break
 		}

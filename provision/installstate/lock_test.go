@@ -152,6 +152,16 @@ func TestSignatureOfTheDeadIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestReleaseTakesTheSignatureAway(t *testing.T) {
+	t.Parallel()
+	s := NewStore(t.TempDir())
+	save(t, s, NewRecord(machine, fingerprint)) // keeps the lock file
+	acquire(t, s.AcquireLock).Release()
+	if text, err := os.ReadFile(s.lockPath(machine)); err != nil || len(text) != 0 {
+		t.Errorf("got %q, %v, want an empty file", text, err)
+	}
+}
+
 // Looking takes the lock for an instant, shared; it must never be taken for a
 // holder, nor may lookers and takers starve each other.
 func TestLookingNeverGetsInTheWay(t *testing.T) {
