@@ -13,14 +13,14 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"choria-provision/internal/lab"
 )
 
 var update = flag.Bool("update", false, "rewrite what scripts and goldens expect")
 
 func TestMain(m *testing.M) {
-	// Hooks that turn this binary into something else than a test, such as a
-	// lab's server or sample helper, go here, before anything is parsed.
-
+	lab.RunIfChild()
 	testscript.Main(m, map[string]func(){"provision": provisionMain})
 }
 
