@@ -89,6 +89,7 @@ var declarations = []func(*app){
 	(*app).pause,
 	(*app).resume,
 	(*app).configure,
+	(*app).helper,
 	(*app).lab,
 }
 
