@@ -1,0 +1,77 @@
+package output
+
+import (
+	"errors"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+)
+
+// cause is one kind of trouble an operator treats in its own way. The id is
+// part of the JSON report and never changes.
+type cause struct {
+	id     string
+	err    error
+	advice string
+}
+
+// otherCause is the id of an error that no row of the table knows.
+const otherCause = "other"
+
+// causes maps errors to what they are called and what to do about them; the
+// first match wins.
+var causes = []cause{
+	{"twins", provision.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
+	{"twins", discovery.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
+	{"invalid_identity", discovery.ErrInvalidIdentity, "Look for the machine that gives this name; an identity is a host name of letters, digits, dots, dashes and underscores."},
+	{"token", provision.ErrToken, "Compare `token` in the configuration with the token in the node's provisioning.jwt."},
+	{"unauthorized", provision.ErrUnauthorized, "The node's action policies or its signed request checks refuse us: check the client's identity and certificate, and the policies on the node's image."},
+	{"busy", provision.ErrBusy, "Another provisioner works on this node; its lock ends after two minutes and a later run takes the node again."},
+	{"refused", provision.ErrRefused, "Read the node's own words above and its log (choria-server on the node)."},
+	{"gone", provision.ErrGone, "The node left before it was asked: see whether it is up, and whether it reaches the broker."},
+	{"no_reply", provision.ErrNoReply, "See on the node whether choria-server runs and reaches the broker; a slow network needs a longer `rpc_timeout`."},
+	{"nonsense", provision.ErrNonsense, "The node answered something else than its agent would: check which version it runs, and who else may answer in its name."},
+	{"paused", provision.ErrPaused, "`provision resume` ends the pause; `provision status` shows who paused it and why."},
+	{"not_leader", provision.ErrNotLeader, "Another instance took over; it will work on this node."},
+	{"stopped", provision.ErrStopped, "The next run resumes this node; a run that never gets through needs a longer `run_timeout` or more `workers`."},
+	{"network", provision.ErrNetwork, "Check that the broker is up and that this host reaches it; the next run takes the node again."},
+	{"helper_timeout", provision.ErrHelperTimeout, "Try it with `provision helper run --identity NODE`; a slow source needs a longer `helper_timeout`."},
+	{"helper_answer", provision.ErrHelperAnswer, "Correct the helper: `provision helper run --identity NODE` shows and checks its answer."},
+	{"helper", provision.ErrHelper, "Try it with `provision helper run --identity NODE`; the end of its stderr stands with the error."},
+	{"jwt", provision.ErrJWT, "Compare `jwt_verify_cert` with the key that signed the node's provisioning.jwt; a machine of another site does not belong here."},
+	{"key_proof", provision.ErrKeyProof, "The node may be posing as another: look at the machine before it is tried again."},
+	{"csr", provision.ErrCSR, "The request names a host that this node may not be: look at the machine, or adjust `cert_deny_list`."},
+	{"signing", provision.ErrSigning, "Check `jwt_signing_key` and `jwt_signing_token`, and the helper's `server_claims`."},
+	{"key_in_transit", provision.ErrKeyInTransit, "A helper may return `key` only with the jwt feature on, and as a PEM private key."},
+	{"upgrade", provision.ErrUpgrade, "Check `upgrades_repository` and the version that the helper asks for; `upgrades_optional: true` goes on without the upgrade."},
+	{"held", provision.ErrHeld, "It was just worked on and may still be restarting: a later run looks again, `--force` does so now."},
+	{"stale", provision.ErrStale, "It was seen too long ago to trust: the next run discovers it anew."},
+	{"locked", provision.ErrLocked, "Another provision process works on this node: let it finish."},
+	{"owned", provision.ErrOwned, "`provision reset NODE` frees it, once it is sure that this site may take it over."},
+	{"record", provision.ErrRecord, "Look at its record.json in the state directory; `provision reset NODE` frees the node."},
+	{"state", provision.ErrState, "Free space on the disk of the state directory, or make it writable for this user."},
+}
+
+// Advise returns the id of err's cause and what an operator can do about it.
+// An error of no known cause is "other" without advice; nil is nothing at all.
+func Advise(err error) (id, advice string) {
+	if err == nil {
+		return "", ""
+	}
+	for _, c := range causes {
+		if errors.Is(err, c.err) {
+			return c.id, c.advice
+		}
+	}
+	return otherCause, ""
+}
+
+// causeOf returns the row with that id; reports hold ids only.
+func causeOf(id string) (cause, bool) {
+	for _, c := range causes {
+		if c.id == id {
+			return c, true
+		}
+	}
+	return cause{}, false
+}

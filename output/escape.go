@@ -1,0 +1,76 @@
+package output
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxText bounds, in runes, a text from a node or helper wherever it is shown.
+const maxText = 2000
+
+// Escape returns text with everything written out that a terminal or a reader
+// could be deceived by: control characters (C0, C1, DEL), invisible and
+// direction-changing format characters, and bytes that are no UTF-8. What is
+// left stands on one line. Escaping twice changes nothing more.
+func Escape(text string) string {
+	if clean(text) {
+		return text
+	}
+	var b strings.Builder
+	b.Grow(len(text) + 16)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		writeRune(&b, r, text[:size])
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// EscapeTo is Escape for a text of any size: at most limit runes of it are
+// read, and an ellipsis stands for the rest.
+func EscapeTo(text string, limit int) string {
+	cut, runes := 0, 0
+	for cut < len(text) && runes < limit {
+		_, size := utf8.DecodeRuneInString(text[cut:])
+		cut += size
+		runes++
+	}
+	if cut == len(text) {
+		return Escape(text)
+	}
+	return Escape(text[:cut]) + "…"
+}
+
+func clean(text string) bool {
+	for i, r := range text {
+		if !unicode.IsPrint(r) || r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD") {
+			return false
+		}
+	}
+	return true
+}
+
+func writeRune(b *strings.Builder, r rune, raw string) {
+	switch {
+	case r == utf8.RuneError && len(raw) == 1:
+		const hex = "0123456789abcdef"
+		b.WriteString(`\x`)
+		b.WriteByte(hex[raw[0]>>4])
+		b.WriteByte(hex[raw[0]&15])
+	case unicode.IsPrint(r):
+		b.WriteString(raw)
+	default:
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+}
+
+// escapeError is the text of err, escaped and bounded; empty for nil.
+func escapeError(err error) string {
+	if err == nil {
+		return ""
+	}
+	return EscapeTo(err.Error(), maxText)
+}

@@ -1,0 +1,167 @@
+package output
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"choria-provision/provision"
+)
+
+// group is nodes that have the same trouble, so that five hundred of them take
+// as much room as one.
+type group struct {
+	key    string
+	text   string // what is wrong; the first node's own words when differs is set
+	common string // what is wrong, whatever the node's own words are
+	advice string
+	names  []string
+	steps  []string // distinct, in order of appearance
+	differ bool     // the nodes' words do
+}
+
+// grouping collects groups in order of appearance.
+type grouping struct {
+	groups []*group
+	byKey  map[string]*group
+}
+
+func (g *grouping) add(key, text, name, step string) *group {
+	if g.byKey == nil {
+		g.byKey = map[string]*group{}
+	}
+	found := g.byKey[key]
+	if found == nil {
+		found = &group{key: key, text: text}
+		g.byKey[key] = found
+		g.groups = append(g.groups, found)
+	}
+	found.differ = found.differ || found.text != text
+	found.names = append(found.names, name)
+	if step != "" && !slices.Contains(found.steps, step) {
+		found.steps = append(found.steps, step)
+	}
+	return found
+}
+
+// troubles groups the nodes of an outcome by cause, and those of no known cause
+// by what was said.
+func troubles(nodes []Node, outcome provision.Outcome) []*group {
+	var g grouping
+	for _, n := range nodesWith(nodes, outcome) {
+		text := n.Error
+		if text == "" {
+			text = n.Message
+		}
+		key := n.Cause
+		if key == "" || key == otherCause {
+			key = "other: " + text
+		}
+		found := g.add(key, text, n.Identity, n.Step)
+		found.advice = n.Advice
+		if c, known := causeOf(n.Cause); known {
+			found.common = c.err.Error()
+		}
+	}
+	return largestFirst(g.groups)
+}
+
+func refusals(refused []Refusal) []*group {
+	var g grouping
+	for _, r := range refused {
+		found := g.add(r.Cause, r.Error, fmt.Sprintf("%s (%s)", r.Identity, plural(r.Count, "answer")), "")
+		found.advice = r.Advice
+	}
+	return largestFirst(g.groups)
+}
+
+func notices(nodes []Node) []*group {
+	var g grouping
+	for _, n := range nodes {
+		for _, text := range n.Notices {
+			g.add(text, text, n.Identity, "")
+		}
+	}
+	return largestFirst(g.groups)
+}
+
+func largestFirst(groups []*group) []*group {
+	slices.SortStableFunc(groups, func(a, b *group) int { return len(b.names) - len(a.names) })
+	return groups
+}
+
+func groups(p *Page, title string, groups []*group, tone Tone) {
+	if len(groups) == 0 {
+		return
+	}
+	p.Heading(title)
+	for _, g := range groups {
+		p.Item(1, tone, g.headline())
+		if g.advice != "" {
+			p.Item(2, Plain, g.advice)
+		}
+	}
+	p.Blank()
+}
+
+// headline is who and what on one line: 3 × web1, web2, web3 at configure: why.
+func (g *group) headline() string {
+	text := g.text
+	if g.differ && g.common != "" {
+		text = g.common + ", such as: " + text
+	}
+	who := someNames(g.names)
+	if len(g.names) > 1 {
+		who = fmt.Sprintf("%d × %s", len(g.names), who)
+	}
+	if len(g.steps) > 0 {
+		who += " at " + strings.Join(g.steps, ", ")
+	}
+	return who + ": " + text
+}
+
+func someNames(names []string) string {
+	if len(names) <= fewNames+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
+}
+
+// plans shows what a dry run found, nodes with the same plan together.
+func plans(p *Page, nodes []Node) {
+	var g grouping
+	byKey := map[string]*Plan{}
+	for _, n := range nodes {
+		if n.Plan != nil {
+			key := fmt.Sprint(n.Outcome, *n.Plan)
+			byKey[key] = n.Plan
+			g.add(key, "", n.Identity, "")
+		}
+	}
+	for _, found := range largestFirst(g.groups) {
+		p.Heading(fmt.Sprintf("Plan for %s: %s", plural(len(found.names), "node"), someNames(found.names)))
+		plan(p, byKey[found.key])
+		p.Blank()
+	}
+}
+
+func plan(p *Page, plan *Plan) {
+	var steps Table
+	steps.Columns = []Column{{Title: "  STEP"}, {Title: "NOTE", Flex: true}}
+	for _, s := range plan.Steps {
+		steps.Rows = append(steps.Rows, Cells("  "+s.Step, s.Note))
+	}
+	p.Table(steps)
+	if len(plan.Unchecked) > 0 {
+		p.Item(1, Dim, "Not checked: "+strings.Join(plan.Unchecked, ", "))
+	}
+	if len(plan.Configuration) > 0 {
+		p.Item(1, Plain, "Configuration that would be sent:")
+		for _, key := range sortedKeys(plan.Configuration) {
+			p.Item(2, Plain, key+" = "+plan.Configuration[key])
+		}
+	}
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

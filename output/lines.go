@@ -1,0 +1,58 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+)
+
+// Lines tells a run as it goes on where nothing can move: one plain line for
+// each node that is done and for each warning, without any escape sequence.
+type Lines struct {
+	w     io.Writer
+	quiet bool
+}
+
+// NewLines returns an observer that writes to w. Quiet leaves out nodes that
+// are skipped because they are held or being worked on, which is what a timer
+// meets every minute.
+func NewLines(w io.Writer, quiet bool) *Lines { return &Lines{w, quiet} }
+
+// Observe implements Observer.
+func (l *Lines) Observe(event any) {
+	switch e := event.(type) {
+	case discovery.Refused:
+		_, advice := Advise(e.Err)
+		l.line("warning: %s: %s (%s). %s", EscapeTo(e.Identity, maxName), escapeError(e.Err), plural(e.Count, "answer"), advice)
+	case provision.Notice:
+		l.line("warning: %s: %s: %s", EscapeTo(e.Node, maxName), e.Step, EscapeTo(e.Text, maxText))
+	case provision.NodeDone:
+		n := nodeOf(e.Result)
+		if l.quiet && isOrdinarySkip(n) {
+			return
+		}
+		l.line("%s", nodeLine(n))
+	}
+}
+
+func (l *Lines) line(format string, args ...any) {
+	_, _ = fmt.Fprintln(l.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+// nodeLine is a node's end on one line: who, outcome, where, how long, why.
+func nodeLine(n Node) string {
+	text := n.Identity + ": " + n.Outcome
+	if n.Step != "" {
+		text += " at " + n.Step
+	}
+	if n.Duration > 0 {
+		text += " after " + duration(n.Duration)
+	}
+	if more := detail(n); more != "" {
+		text += ": " + more
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+package output
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// prefix is what every metric's name starts with; the peer's dashboards rely
+// on it.
+const prefix = "choria_provisioner_"
+
+// rpcs are the actions whose series exist before the first call.
+var rpcs = []string{
+	"choria_provision#jwt", "choria_provision#gen25519", "choria_provision#gencsr",
+	"choria_provision#configure", "choria_provision#restart", "choria_provision#shutdown",
+	"choria_provision#release_update", "choria_provision#reprovision", "rpcutil#inventory",
+}
+
+// Metrics observes a run and counts it. Names and labels are the peer's, which
+// docs/metrics.md lists; no label holds a node's name or an error's text.
+// Counters and the sums and counts of summaries can be carried from run to run:
+// see Carry and Save. It may be used from many goroutines.
+type Metrics struct {
+	site   string
+	ledger *ledger
+
+	busy, queued, waiting, paused         prometheus.Gauge
+	lastRun, lastSuccess, lastRunDuration prometheus.Gauge
+	lastNodes                             *prometheus.GaugeVec
+
+	mu     sync.Mutex      // guards the sets below
+	atWork map[string]bool // with a worker
+	queue  map[string]bool // admitted and not with a worker yet
+	known  map[string]bool // admitted and not done
+}
+
+// NewMetrics registers every metric with reg, at zero. Site is their label, and
+// version that of this program.
+func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
+	site = strings.ToValidUTF8(site, "\uFFFD") // a label must be
+	m := &Metrics{
+		site: site, ledger: newLedger(site),
+		atWork: map[string]bool{}, queue: map[string]bool{}, known: map[string]bool{},
+	}
+	reg.MustRegister(m.ledger)
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"site": site}, reg)
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
+		labelled.MustRegister(g)
+		return g
+	}
+	m.busy = gauge("busy_workers", "How many workers are busy with a node")
+	m.queued = gauge("work_queue_entries", "How many nodes wait for a worker")
+	m.waiting = gauge("waiting_nodes", "How many nodes are known and not yet provisioned")
+	m.paused = gauge("paused", "1 while provisioning is paused, otherwise 0")
+	m.lastRun = gauge("last_run_timestamp_seconds", "When the last run ended, in seconds since 1970")
+	m.lastSuccess = gauge("last_success_timestamp_seconds", "When the last run ended that was done without any failure, in seconds since 1970")
+	m.lastRunDuration = gauge("run_duration_seconds", "How long the last run took")
+	m.lastNodes = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "nodes", Help: "Nodes of the last run by outcome"}, []string{"outcome"})
+	labelled.MustRegister(m.lastNodes)
+	m.resetNodes()
+
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "build_info", Help: "Always 1; its labels say what program this is",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	labelled.MustRegister(build)
+	return m
+}
+
+func (m *Metrics) resetNodes() {
+	for _, outcome := range provision.Outcomes {
+		m.lastNodes.WithLabelValues(string(outcome)).Set(0)
+	}
+}
+
+// Observe implements Observer.
+func (m *Metrics) Observe(event any) {
+	switch e := event.(type) {
+	case discovery.Cycle:
+		m.ledger.add(discoverCycles, "", 1)
+		if e.Err != nil {
+			m.ledger.add(discoveryErrors, "", 1)
+		}
+	case discovery.Admitted:
+		m.admitted(e)
+	case provision.RunStarted:
+		m.resetNodes()
+	case provision.NodeStarted:
+		m.started(e.Node)
+	case provision.Attempt:
+		m.ledger.observe(rpcTime, e.Action, e.Took)
+	case provision.CallFailed:
+		m.ledger.add(rpcErrors, e.Action, 1)
+	case provision.HelperDone:
+		m.ledger.observe(helperTime, "", e.Took)
+		if e.Err != nil {
+			m.ledger.add(helperErrors, "", 1)
+		}
+	case provision.ShutdownAccepted:
+		m.ledger.add(shutdownRequests, "", 1)
+	case provision.NodeDone:
+		m.done(e)
+	}
+}
+
+func (m *Metrics) admitted(e discovery.Admitted) {
+	switch e.Source {
+	case discovery.ByBroadcast:
+		m.ledger.add(discovered, "", 1)
+	case discovery.ByEvent:
+		m.ledger.add(eventDiscovered, "", 1)
+	}
+	m.place(func() { m.queue[e.Identity], m.known[e.Identity] = true, true })
+}
+
+func (m *Metrics) started(node string) {
+	m.place(func() {
+		delete(m.queue, node)
+		m.atWork[node] = true
+	})
+}
+
+func (m *Metrics) done(e provision.NodeDone) {
+	switch e.Outcome {
+	case provision.Provisioned:
+		m.ledger.add(provisioned, "", 1)
+	case provision.Failed:
+		m.ledger.add(provisionErrors, "", 1)
+	}
+	m.lastNodes.WithLabelValues(string(e.Outcome)).Inc()
+	m.Drop(e.Node)
+}
+
+// Drop forgets nodes that wait: those of an instance that lost its election, or
+// that a run leaves out.
+func (m *Metrics) Drop(nodes ...string) {
+	m.place(func() {
+		for _, node := range nodes {
+			delete(m.queue, node)
+			delete(m.atWork, node)
+			delete(m.known, node)
+		}
+	})
+}
+
+// place changes where nodes are and sets the gauges by it.
+func (m *Metrics) place(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	m.busy.Set(float64(len(m.atWork)))
+	m.queued.Set(float64(len(m.queue)))
+	m.waiting.Set(float64(len(m.known)))
+}
+
+// SetPaused sets whether provisioning is paused.
+func (m *Metrics) SetPaused(paused bool) {
+	if paused {
+		m.paused.Set(1)
+		return
+	}
+	m.paused.Set(0)
+}
+
+// Finish sets the metrics of the last run. Only a run that ended with exit code
+// 0 is a success: the time of the last one stands until there is another.
+func (m *Metrics) Finish(end End, took time.Duration) {
+	now := float64(end.Finished.UnixMilli()) / 1000
+	m.lastRun.Set(now)
+	m.lastRunDuration.Set(took.Seconds())
+	if end.ExitCode == 0 {
+		m.ledger.succeed(now)
+	}
+	m.lastSuccess.Set(m.ledger.lastSuccess())
+}

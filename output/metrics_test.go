@@ -1,0 +1,276 @@
+package output
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"go.uber.org/goleak"
+)
+
+// exposed is everything g gathers as Prometheus' text, the Go version aside.
+func exposed(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.ReplaceAll(text.String(), runtime.Version(), "go0")
+}
+
+// valueOf is the rest of the line that starts with series.
+func valueOf(t *testing.T, g prometheus.Gatherer, series string) string {
+	t.Helper()
+	for line := range strings.Lines(exposed(t, g)) {
+		if value, ok := strings.CutPrefix(line, prefix+series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "none"
+}
+
+func newTestMetrics(site string) (*Metrics, *prometheus.Registry) {
+	reg := prometheus.NewRegistry()
+	return NewMetrics(reg, site, "1.2.3"), reg
+}
+
+func TestEveryMetricIsThereBeforeTheFirstNode(t *testing.T) {
+	t.Parallel()
+	_, reg := newTestMetrics("site1")
+	golden(t, "metrics-start.golden", exposed(t, reg))
+}
+
+// countedRun is a run that moves every metric.
+func countedRun() []any {
+	events := append(smallRun(),
+		discovery.Admitted{Sighting: discovery.Sighting{Identity: "web1.example.net", Source: discovery.ByBroadcast}},
+		discovery.Admitted{Sighting: discovery.Sighting{Identity: "web2.example.net", Source: discovery.ByEvent}},
+		discovery.Admitted{Sighting: discovery.Sighting{Identity: "web3.example.net", Source: discovery.ByName}},
+		discovery.Cycle{Err: provision.ErrNetwork},
+		provision.NodeStarted{Node: "web3.example.net"},
+		provision.ShutdownAccepted{Node: "gone.example.net"},
+		provision.HelperDone{Took: 500 * time.Millisecond},
+		provision.HelperDone{Took: 250 * time.Millisecond, Err: provision.ErrHelper},
+	)
+	for _, rpc := range rpcs {
+		events = append(events, provision.Attempt{Action: rpc, Took: 2 * time.Second}, provision.Attempt{Action: rpc, Took: time.Second, Err: provision.ErrNoReply})
+	}
+	return append(events, provision.CallFailed{Action: "rpcutil#inventory", Err: provision.ErrNoReply})
+}
+
+func TestMetricsOfARun(t *testing.T) {
+	t.Parallel()
+	m, reg := newTestMetrics("site1")
+	for _, event := range countedRun() {
+		m.Observe(event)
+	}
+	m.SetPaused(true)
+	m.Finish(End{ExitCode: 0, Finished: began}, 12*time.Second)
+	golden(t, "metrics-run.golden", exposed(t, reg))
+}
+
+func TestGaugesFollowANode(t *testing.T) {
+	t.Parallel()
+	m, reg := newTestMetrics("s")
+	seen := discovery.Admitted{Sighting: discovery.Sighting{Identity: "web1", Source: discovery.ByBroadcast}}
+	tests := []struct {
+		name   string
+		change func()
+		want   string // waiting, in the queue, busy
+	}{
+		{"admitted", func() { m.Observe(seen) }, "1 1 0"},
+		{"seen again", func() { m.Observe(seen) }, "1 1 0"},
+		{"with a worker", func() { m.Observe(provision.NodeStarted{Node: "web1"}) }, "1 0 1"},
+		{"done", func() {
+			m.Observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Provisioned}})
+		}, "0 0 0"},
+		{"skipped without a worker", func() {
+			m.Observe(seen)
+			m.Observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Skipped}})
+		}, "0 0 0"},
+		{"dropped", func() { m.Observe(seen); m.Drop("web1", "never seen") }, "0 0 0"},
+	}
+	for _, tt := range tests { // in order: each goes on from the one before
+		tt.change()
+		got := fmt.Sprint(valueOf(t, reg, `waiting_nodes{site="s"}`), valueOf(t, reg, ` work_queue_entries{site="s"}`[1:]), valueOf(t, reg, `busy_workers{site="s"}`))
+		if want := strings.ReplaceAll(tt.want, " ", ""); got != want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, want)
+		}
+	}
+}
+
+func TestOnlySuccessMovesTheLastSuccess(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), CountersFile)
+	tests := []struct {
+		name    string
+		code    int
+		at      int64
+		want    string
+		wantRun string
+	}{
+		{"a first run that fails", 1, 1000, "0", "1000"},
+		{"a success", 0, 2000, "2000", "2000"},
+		{"failed nodes", 3, 3000, "2000", "3000"},
+		{"an interrupted run", 5, 4000, "2000", "4000"},
+		{"another success", 0, 5000, "5000", "5000"},
+		{"a success after the clock was put right", 0, 4500, "4500", "4500"},
+	}
+	for _, tt := range tests { // in order: each is a process of its own
+		m, reg := newTestMetrics("s")
+		if err := m.Carry(path); err != nil {
+			t.Fatal(err)
+		}
+		m.Finish(End{ExitCode: tt.code, Finished: time.Unix(tt.at, 0)}, time.Second)
+		if err := m.Save(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if got := valueOf(t, reg, `last_success_timestamp_seconds{site="s"}`); got != tt.want {
+			t.Errorf("%s: got last success %s, want %s", tt.name, got, tt.want)
+		}
+		if got := valueOf(t, reg, `last_run_timestamp_seconds{site="s"}`); got != tt.wantRun {
+			t.Errorf("%s: got last run %s, want %s", tt.name, got, tt.wantRun)
+		}
+	}
+}
+
+func TestNodesAreThoseOfTheLastRun(t *testing.T) {
+	t.Parallel()
+	m, reg := newTestMetrics("s")
+	for range 2 {
+		for _, event := range smallRun() {
+			m.Observe(event)
+		}
+	}
+	for _, outcome := range provision.Outcomes {
+		if got := valueOf(t, reg, fmt.Sprintf(`nodes{outcome="%s",site="s"}`, outcome)); got == "none" {
+			t.Errorf("got no series for %s, want one", outcome)
+		}
+	}
+	if got := valueOf(t, reg, `nodes{outcome="failed",site="s"}`); got != "3" {
+		t.Errorf("got %s failed, want those of the second run: 3", got)
+	}
+	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "6" {
+		t.Errorf("got %s errors counted, want those of both runs: 6", got)
+	}
+}
+
+// TestMetricNames lets pass what the peer's names, which dashboards rely on,
+// cannot mend.
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	_, reg := newTestMetrics("s")
+	problems, err := promlint.New(strings.NewReader(exposed(t, reg))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		peers := slices.ContainsFunc(allCarried, func(c carried) bool { return prefix+c.name == p.Metric && !c.summary })
+		if peers && p.Text == `counter metrics should have "_total" suffix` {
+			continue
+		}
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
+	t.Parallel()
+	m, reg := newTestMetrics("s")
+	path := filepath.Join(t.TempDir(), CountersFile)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for _, event := range countedRun() {
+				m.Observe(event)
+			}
+		})
+		group.Go(func() { _, _ = reg.Gather() })
+		group.Go(func() {
+			if err := m.Save(context.Background(), path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if got := valueOf(t, reg, `provisioned{site="s"}`); got != "8" {
+		t.Errorf("got %s, want 8", got)
+	}
+}
+
+func TestTextfile(t *testing.T) {
+	t.Parallel()
+	_, reg := newTestMetrics("s")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "provision.prom")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteTextfile(path, reg); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(exposed(t, reg), strings.ReplaceAll(string(text), runtime.Version(), "go0")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	info, _ := os.Stat(path)
+	if got := info.Mode().Perm(); got != 0o644 {
+		t.Errorf("got mode %o, want 644", got)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("got %d files, want one", len(entries))
+	}
+	if err := WriteTextfile(filepath.Join(dir, "no", "dir.prom"), reg); err == nil {
+		t.Error("got no error for a directory that is not there")
+	}
+}
+
+func TestMetricsOverHTTP(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	_, reg := newTestMetrics("s")
+	server, address, err := ServeMetrics("127.0.0.1:0", reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address.String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if !strings.Contains(string(text), `choria_provisioner_provisioned{site="s"} 0`) {
+		t.Errorf("got %s", text)
+	}
+	if _, _, err := ServeMetrics(address.String(), reg); err == nil || !strings.Contains(err.Error(), "monitor_port") {
+		t.Errorf("got %v for a port in use, want an error that names the key", err)
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+}

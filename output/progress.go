@@ -1,0 +1,136 @@
+package output
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// progress is what is known of a run that is under way: the model that the
+// live view draws.
+type progress struct {
+	started  time.Time
+	found    int
+	planned  int
+	done     int
+	outcomes map[string]int
+	busy     map[string]worker
+	last     string // the latest failure
+}
+
+// worker is a node being worked on.
+type worker struct {
+	step  string
+	since time.Time
+}
+
+func newProgress(now time.Time) *progress {
+	return &progress{started: now, outcomes: map[string]int{}, busy: map[string]worker{}}
+}
+
+func (m *progress) observe(event any, now time.Time) {
+	switch e := event.(type) {
+	case discovery.Admitted:
+		m.found++
+	case provision.RunStarted:
+		m.planned += e.Nodes
+	case provision.NodeStarted:
+		m.busy[e.Node] = worker{"starting", now}
+	case provision.StepStarted:
+		m.busy[e.Node] = worker{e.Step, now}
+	case provision.NodeDone:
+		if _, ok := m.busy[e.Node]; ok {
+			delete(m.busy, e.Node)
+			m.done++
+		}
+		m.outcomes[string(e.Outcome)]++
+		if e.Outcome == provision.Failed {
+			m.last = fmt.Sprintf("%s at %s: %s", EscapeTo(e.Node, maxName), e.Step, escapeError(bare(e.Err)))
+		}
+	}
+}
+
+// frame is the model as lines, none wider than the page and no more than
+// height of them.
+func (m *progress) frame(p *Page, now time.Time, height int) []string {
+	elapsed := now.Sub(m.started)
+	if m.planned == 0 {
+		line := fmt.Sprintf("Discovering: %d found, %s", m.found, duration(elapsed.Seconds()))
+		return []string{ansi.Truncate(line, p.width, "…")}
+	}
+	lines := []string{m.bar(p, elapsed)}
+	if counts := m.counts(p); counts != "" {
+		lines = append(lines, "  "+counts)
+	}
+	if m.last != "" {
+		lines = append(lines, "  "+p.paint(Bad, "last failure")+" "+m.last)
+	}
+	lines = append(lines, m.workers(now, height-len(lines))...)
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, p.width, "…")
+	}
+	return lines
+}
+
+func (m *progress) bar(p *Page, elapsed time.Duration) string {
+	cells := max(10, p.width/4)
+	full := min(cells, cells*m.done/m.planned)
+	bar := p.paint(Good, strings.Repeat("█", full)) + p.paint(Dim, strings.Repeat("░", cells-full))
+	text := fmt.Sprintf(" %d of %d, %s", m.done, m.planned, duration(elapsed.Seconds()))
+	if left, ok := m.estimate(elapsed); ok {
+		text += ", about " + duration(left.Seconds()) + " left"
+	}
+	return bar + text
+}
+
+// estimate is the time the rest takes at the pace so far.
+func (m *progress) estimate(elapsed time.Duration) (time.Duration, bool) {
+	if m.done == 0 || m.done >= m.planned {
+		return 0, false
+	}
+	return elapsed / time.Duration(m.done) * time.Duration(m.planned-m.done), true
+}
+
+func (m *progress) counts(p *Page) string {
+	var parts []string
+	for _, outcome := range provision.Outcomes {
+		if n := m.outcomes[string(outcome)]; n > 0 {
+			parts = append(parts, p.paint(outcomeTone(string(outcome)), fmt.Sprintf("%d %s", n, outcome)))
+		}
+	}
+	return strings.Join(parts, "  ")
+}
+
+// workers lists busy nodes, the longest at their step first: the one that
+// hangs is what the reader looks for.
+func (m *progress) workers(now time.Time, room int) []string {
+	names := make([]string, 0, len(m.busy))
+	width := 0
+	for name := range m.busy {
+		names = append(names, name)
+		width = max(width, ansi.StringWidth(EscapeTo(name, maxName)))
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if order := m.busy[a].since.Compare(m.busy[b].since); order != 0 {
+			return order
+		}
+		return strings.Compare(a, b)
+	})
+	room = max(room, 1)
+	var lines []string
+	for i, name := range names {
+		if i == room-1 && len(names) > room {
+			return append(lines, fmt.Sprintf("  and %d more at work", len(names)-i))
+		}
+		w, shown := m.busy[name], EscapeTo(name, maxName)
+		pad := strings.Repeat(" ", width-ansi.StringWidth(shown))
+		lines = append(lines, fmt.Sprintf("  %s%s  %-12s %6s", shown, pad, w.step, duration(now.Sub(w.since).Seconds())))
+	}
+	return lines
+}

@@ -1,0 +1,167 @@
+package output
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"choria-provision/discovery"
+	"choria-provision/provision"
+)
+
+// RunInfo is what is known of a run before it starts.
+type RunInfo struct {
+	ID      string // unlike that of any other run
+	Command string // once, node
+	Site    string
+	Version string // of this program
+	DryRun  bool
+	Started time.Time
+}
+
+// End is how a run ended. Err is what kept it from being done, or from being
+// done to the end; failed nodes are not among it.
+type End struct {
+	ExitCode int
+	Err      error
+	Finished time.Time
+}
+
+// Report observes a run and makes its Document. It may be asked for one at any
+// time, from any goroutine.
+type Report struct {
+	mu      sync.Mutex
+	doc     Document
+	started time.Time
+	planned int             // nodes the run means to work on
+	handled int             // of those, the ones that are done
+	busy    map[string]bool // of those, the ones a worker is at
+}
+
+// NewReport returns the report of a run that is about to start.
+func NewReport(info RunInfo) *Report {
+	outcomes := make(map[string]int, len(provision.Outcomes))
+	for _, outcome := range provision.Outcomes {
+		outcomes[string(outcome)] = 0
+	}
+	return &Report{started: info.Started, busy: map[string]bool{}, doc: Document{
+		SchemaVersion: SchemaVersion,
+		Run: Run{
+			ID: info.ID, Command: info.Command, Site: info.Site, Version: info.Version,
+			DryRun: info.DryRun, Started: info.Started.UTC(),
+		},
+		Discovery: Discovery{Refused: []Refusal{}},
+		Nodes:     []Node{},
+		Totals:    Totals{Outcomes: outcomes},
+	}}
+}
+
+// Observe implements Observer.
+func (r *Report) Observe(event any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := event.(type) {
+	case discovery.Cycle:
+		r.doc.Discovery.Answers += e.Answers
+		r.doc.Discovery.Duration += seconds(e.Took)
+	case discovery.Admitted:
+		r.doc.Discovery.Admitted++
+	case discovery.Refused:
+		r.doc.Discovery.Refused = append(r.doc.Discovery.Refused, refusal(e))
+	case provision.RunStarted:
+		r.planned += e.Nodes
+		r.doc.Totals.Left += e.Left
+	case provision.NodeStarted:
+		r.busy[e.Node] = true
+	case provision.NodeDone:
+		if r.busy[e.Node] { // nodes that are skipped right away were never planned
+			delete(r.busy, e.Node)
+			r.handled++
+		}
+		r.doc.Nodes = append(r.doc.Nodes, nodeOf(e.Result))
+		r.doc.Totals.Outcomes[string(e.Outcome)]++
+		r.doc.Totals.Nodes++
+	}
+}
+
+// Finish ends the report and returns the document. Nodes that are told later
+// are not in it.
+func (r *Report) Finish(end End) Document {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	doc := r.doc
+	doc.Run.ExitCode = end.ExitCode
+	doc.Run.Duration = seconds(end.Finished.Sub(r.started))
+	doc.Run.Error = escapeError(end.Err)
+	doc.Run.Cause, doc.Run.Advice = Advise(end.Err)
+	doc.Totals.Unhandled = max(0, r.planned-r.handled)
+	return doc
+}
+
+func refusal(e discovery.Refused) Refusal {
+	id, advice := Advise(e.Err)
+	return Refusal{
+		Identity: EscapeTo(e.Identity, maxName), Count: e.Count,
+		Cause: id, Error: escapeError(e.Err), Advice: advice,
+	}
+}
+
+// maxName bounds an identity as it is shown; valid ones are shorter.
+const maxName = 255
+
+func nodeOf(r provision.Result) Node {
+	id, advice := Advise(r.Err)
+	n := Node{
+		Identity: EscapeTo(r.Node, maxName), Outcome: string(r.Outcome), Step: r.Step,
+		Error: escapeError(bare(r.Err)), Cause: id, Advice: advice, Message: EscapeTo(r.Message, maxText),
+		Attempts: r.Attempts, Duration: seconds(r.Took), Steps: []NodeStep{},
+		Version: EscapeTo(r.Version, maxName), Upgrade: EscapeTo(r.Upgrade, maxName),
+		Plan: planOf(r.Plan),
+	}
+	if !r.Started.IsZero() {
+		started := r.Started.UTC()
+		n.Started = &started
+	}
+	for _, s := range r.Steps {
+		n.Steps = append(n.Steps, NodeStep{s.Step, seconds(s.Took)})
+	}
+	for _, text := range r.Notices {
+		n.Notices = append(n.Notices, EscapeTo(text, maxText))
+	}
+	return n
+}
+
+// bare is err without the node and step around it: a report has them in fields
+// of their own.
+func bare(err error) error {
+	var located *provision.Error
+	if errors.As(err, &located) {
+		return located.Err
+	}
+	return err
+}
+
+func planOf(p *provision.Plan) *Plan {
+	if p == nil {
+		return nil
+	}
+	plan := &Plan{Steps: []PlanStep{}, Unchecked: []string{}}
+	for _, s := range p.Steps {
+		plan.Steps = append(plan.Steps, PlanStep{s.Step, EscapeTo(s.Note, maxText)})
+	}
+	for _, text := range p.Unchecked {
+		plan.Unchecked = append(plan.Unchecked, EscapeTo(text, maxText))
+	}
+	if p.Configuration != nil {
+		plan.Configuration = make(map[string]string, len(p.Configuration))
+		for key, value := range p.Configuration {
+			plan.Configuration[EscapeTo(key, maxName)] = EscapeTo(value, maxText)
+		}
+	}
+	return plan
+}
+
+// seconds is d as reports show it, to the millisecond.
+func seconds(d time.Duration) float64 {
+	return d.Round(time.Millisecond).Seconds()
+}
