@@ -166,7 +166,9 @@ func (d *decoder) command(key string, node ast.Node, into *Command) {
 		d.mistake(placeOf(node), key, "ends within a quote or after a backslash", "close the quote; the line is split as a shell would")
 		return
 	}
-	into.Args = args
+	if len(args) > 0 {
+		into.Args = args
+	}
 }
 
 // patterns decodes a list of regular expressions; one between slashes is the
