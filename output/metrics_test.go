@@ -115,7 +115,7 @@ func TestGaugesFollowANode(t *testing.T) {
 	}
 	for _, tt := range tests { // in order: each goes on from the one before
 		tt.change()
-		got := fmt.Sprint(valueOf(t, reg, `waiting_nodes{site="s"}`), valueOf(t, reg, ` work_queue_entries{site="s"}`[1:]), valueOf(t, reg, `busy_workers{site="s"}`))
+		got := fmt.Sprint(valueOf(t, reg, `waiting_nodes{site="s"}`), valueOf(t, reg, `work_queue_entries{site="s"}`), valueOf(t, reg, `busy_workers{site="s"}`))
 		if want := strings.ReplaceAll(tt.want, " ", ""); got != want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, want)
 		}
@@ -272,5 +272,33 @@ func TestMetricsOverHTTP(t *testing.T) {
 	}
 	if err := server.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestDocumentedMetricsAreTheOnesThereAre(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ := strings.Cut(rest, "`")
+			documented = append(documented, prefix+name)
+		}
+	}
+	_, reg := newTestMetrics("s")
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exist []string
+	for _, family := range families {
+		exist = append(exist, family.GetName())
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(exist, documented); diff != "" {
+		t.Errorf("docs/metrics.md (-there are +documented):\n%s", diff)
 	}
 }
