@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/choria-io/fisk"
 	"github.com/kballard/go-shellquote"
 
 	"choria-provision/internal/lab"
+	"choria-provision/output"
 )
 
 // labOptions are the flags of lab.
@@ -28,10 +28,7 @@ func (a *app) lab() {
 	c.Flag("helper", "Command line of a helper to use instead of the lab's own").PlaceHolder("CMD").StringVar(&o.Helper)
 	c.Flag("expect", "Number of servers that are in service after the command (default: all)").PlaceHolder("N").Default("-1").IntVar(&o.expect)
 	c.Arg("command", "Command to run in the lab, written after --").StringsVar(&o.command)
-	c.Action(func(*fisk.ParseContext) error {
-		a.run = func(stop context.Context) error { return a.runLab(stop, o) }
-		return nil
-	})
+	a.chooses(c, func(stop context.Context) error { return a.runLab(stop, o) })
 }
 
 func (a *app) runLab(stop context.Context, o labOptions) (err error) {
@@ -51,7 +48,10 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	}
 	ended := a.runInLab(stop, l, o.command)
 	if stop.Err() != nil { // nothing is to be expected of the servers
-		return errors.Join(ended, errInterrupted)
+		if ended == nil {
+			return errInterrupted
+		}
+		return ended
 	}
 	return errors.Join(ended, a.verifyLab(stop, l, o))
 }
@@ -91,7 +91,7 @@ func (a *app) verifyLab(stop context.Context, l *lab.Lab, o labOptions) error {
 		case lab.Wrong, lab.Lost:
 			wrong++
 		}
-		fmt.Fprintf(a.Err, "lab: %s %s: %s\n", f.Node, f.State, seen)
+		fmt.Fprintf(a.Err, "lab: %s %s: %s\n", f.Node, f.State, output.Escape(seen))
 	}
 	fmt.Fprintf(a.Err, "lab: %d of %d servers in service\n", up, o.Nodes)
 	if o.expect < 0 {

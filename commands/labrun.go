@@ -23,7 +23,9 @@ type commandEnded struct {
 	code int
 }
 
-func (c commandEnded) Error() string { return fmt.Sprintf("%s ended with exit code %d", c.name, c.code) }
+func (c commandEnded) Error() string {
+	return fmt.Sprintf("%s ended with exit code %d", c.name, c.code)
+}
 
 // runInLab runs a command with the lab's environment and our own streams, and
 // passes the first signal on to it.
