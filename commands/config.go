@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"choria-provision/config"
 )
@@ -39,13 +40,12 @@ func (a *app) runConfigCheck() error {
 
 // judge loads both configurations and keeps what is said about them.
 func (a *app) judge() verdict {
-	v := verdict{File: a.located(), Valid: true, Problems: []config.Problem{}}
+	v := verdict{File: absolute(a.located()), Valid: true, Problems: []config.Problem{}}
 	cfg, problems, err := config.Load(v.File, a.overrides())
 	v.take(problems, err)
 	if err != nil {
 		return v
 	}
-	v.File = cfg.File
 	if a.choriaFileMissing() {
 		v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityWarning,
 			Text: "this machine has no Choria client configuration: that part was not checked", Remedy: "name one with --choria-config"})
@@ -117,6 +117,15 @@ func (a *app) writeJSON(document any) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(document)
+}
+
+// absolute is path from the root; the working directory is always known where
+// a file was found.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 func count(n int, what string) string {

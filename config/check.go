@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// minValidity is what a server JWT must outlast (reference: one hour or less
-// is discarded for the default).
+// minValidity is what a server JWT must outlast: the peer discards one hour or
+// less for the default.
 const minValidity = time.Hour
 
 // check walks every check; each reports all it finds and stops nothing.
@@ -90,8 +90,8 @@ func checkWords(c *Config) []finding {
 	return found
 }
 
-// checkFeatures holds what reference section 6 says of the models of trust:
-// pki and ed25519 exclude each other, and each feature needs its keys.
+// checkFeatures holds that there is one model of trust, pki or ed25519, and that
+// each feature has the keys it needs.
 func checkFeatures(c *Config) []finding {
 	var found []finding
 	f := c.Features

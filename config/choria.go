@@ -79,7 +79,7 @@ func choriaMistake(file, text, remedy string) error {
 	return &Invalid{[]Problem{{Severity: SeverityError, File: absolute(file), Text: text, Remedy: remedy}}}
 }
 
-// override applies what reference section 2 lists.
+// override sets what a provisioner needs whatever the file says.
 func (c *Config) override(cfg *choriaconfig.Config) error {
 	cfg.LogLevel = c.LogLevel
 	cfg.LogFile = c.LogFile

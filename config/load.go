@@ -77,17 +77,17 @@ func cause(err error) string {
 
 // decode fills c from source and returns all problems, each with its place.
 func (c *Config) decode(source []byte, o Overrides) []Problem {
-	root, problems := parseSource(source)
-	d := newDecoder(root)
-	d.document(root, c)
-	lossy := hasErrors(problems) || len(d.marks) == 0 && hasErrors(d.problems)
-	problems = append(problems, d.problems...)
+	t := parseSource(source)
+	d := newDecoder(t.root)
+	d.document(t.root, c)
+	t.hopeless = t.hopeless || len(d.marks) == 0 && hasErrors(d.problems)
+	problems := append(t.problems, d.problems...)
 	c.settle(o)
 	decoded := problems
 	for _, f := range c.check(o.Getenv) {
 		// What is wrong already is not judged by its default, and what could
 		// not be read is not called missing.
-		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || lossy && !given {
+		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || !given && t.missing(f.Key) {
 			continue
 		}
 		problems = append(problems, d.located(f))

@@ -11,11 +11,11 @@ import (
 
 // decoded decodes what YAML printed, unchecked.
 func decoded(text []byte) (*Config, []Problem) {
-	root, problems := parseSource(text)
+	tree := parseSource(text)
 	cfg := Default()
-	d := newDecoder(root)
-	d.document(root, cfg)
-	return cfg, append(problems, d.problems...)
+	d := newDecoder(tree.root)
+	d.document(tree.root, cfg)
+	return cfg, append(tree.problems, d.problems...)
 }
 
 var compare = cmp.Options{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,27 +21,62 @@ const maxSyntaxErrors = 20
 
 // parseSource turns the file into a tree. A line that is no YAML is reported
 // and taken out, with what is indented below it, so that one run finds the
-// next such line too. The tree is nil when there is nothing in it.
-func parseSource(source []byte) (ast.Node, []Problem) {
+// next such line too.
+func parseSource(source []byte) tree {
 	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf"))
 	if problems := checkText(source); len(problems) > 0 {
-		return nil, problems
+		return tree{problems: problems, hopeless: true}
 	}
 	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
-	var problems []Problem
+	before := slices.Clone(lines)
+	var t tree
 	for range maxSyntaxErrors {
 		file, err := parseOnce(strings.Join(lines, "\n"))
 		if err == nil {
-			root, more := onlyDocument(file)
-			return root, append(problems, more...)
+			var more []Problem
+			t.root, more = onlyDocument(file)
+			t.problems = append(t.problems, more...)
+			t.lost = emptied(before, lines)
+			return t
 		}
 		p, mended := syntaxProblem(err, lines)
-		problems = append(problems, p)
+		t.problems = append(t.problems, p)
 		if !mended {
 			break
 		}
 	}
-	return nil, problems
+	t.hopeless = true
+	return t
+}
+
+// tree is what could be read of a file.
+type tree struct {
+	root     ast.Node // nil when there is nothing in it
+	problems []Problem
+	lost     []string // keys whose lines were taken out
+	hopeless bool     // nothing at all could be read
+}
+
+// missing reports whether key may well be in the file, in a part that could
+// not be read.
+func (t tree) missing(key string) bool {
+	return t.hopeless || slices.ContainsFunc(strings.Split(key, "."), func(part string) bool { return slices.Contains(t.lost, part) })
+}
+
+// emptied lists what may have been keys in the lines that are empty now.
+func emptied(before, after []string) []string {
+	var keys []string
+	for i := range before {
+		if before[i] == after[i] || after[i] != "" {
+			continue
+		}
+		word := strings.TrimSpace(before[i])
+		if end := strings.IndexAny(word, ":= \t"); end >= 0 {
+			word = word[:end]
+		}
+		keys = append(keys, word)
+	}
+	return keys
 }
 
 // checkText refuses what the parser would replace or drop without a word.
@@ -147,8 +183,8 @@ func blank(lines []string, i int) bool {
 // explanations say in an operator's words what the parser's messages mean; the
 // first whose part is found counts.
 var explanations = []struct{ part, text, remedy string }{
-	{"unexpected key name", "this is no `key: value`", "write a space after the colon"},
-	{"non-map value", "this is no `key: value`", "write a space after the colon"},
+	{"unexpected key name", "this is no `key: value`", "write the key, a colon and a space, then the value"},
+	{"non-map value", "this is no `key: value`", "write the key, a colon and a space, then the value"},
 	{"mapping value is not allowed", "a colon and a space within a value, or an indentation that fits no key above", "put the value between single quotes, or align the line with its neighbours"},
 	{"value is not allowed in this context", "this fits no key above", "align the line with its neighbours"},
 	{"reserved character", "a value cannot begin with this character", "put the value between single quotes"},
