@@ -4,27 +4,12 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"choria-provision/commands"
-	"choria-provision/internal/lab"
 )
 
 func main() {
-	lab.RunIfChild()
-
-	stop, first := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		first(commands.Interrupted{Signal: <-signals})
-		if second, ok := (<-signals).(syscall.Signal); ok {
-			os.Exit(128 + int(second))
-		}
-	}()
-
-	os.Exit(commands.Run(stop, os.Args[1:], commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	streams := commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	os.Exit(commands.Run(commands.Signals(), os.Args[1:], streams))
 }

@@ -18,11 +18,6 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Interrupted is the cause of a stop context that a signal ended.
-type Interrupted struct{ Signal os.Signal }
-
-func (i Interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.Signal) }
-
 // app is one invocation: the parsed command line and what it chose to run.
 type app struct {
 	Streams
@@ -37,28 +32,34 @@ type app struct {
 	color      string
 	unattended bool
 
-	// run is set by the chosen command's action; nil means that help, version
-	// or completion has answered already.
-	run func(stop context.Context) error
+	// run is set by the chosen command's action; answered says that help,
+	// version or completion was the answer and nothing is to be run.
+	run      func(stop context.Context) error
+	answered bool
 }
 
 // Run executes one command line and returns the exit code. stop ends with the
 // first signal: no new work starts then, work under way is finished.
 func Run(stop context.Context, args []string, streams Streams) int {
 	a := newApp(streams)
-	if err := a.parse(args); err != nil {
-		return a.fail(err)
-	}
-	if a.run == nil {
+	err := a.parse(args)
+	switch {
+	case a.answered:
 		return exitDone
+	case err != nil:
+		return a.fail(err)
+	case a.run == nil: // no command was given
+		a.cli.UsageWriter(streams.Err).Usage(nil)
+		return exitUsage
+	default:
+		return a.fail(a.run(stop))
 	}
-	return a.fail(a.run(stop))
 }
 
 func newApp(streams Streams) *app {
 	a := &app{Streams: streams}
 	a.cli = fisk.New("provision", "Brings Choria fleet nodes into service").
-		UsageWriter(streams.Out).ErrorWriter(streams.Err).Terminate(func(int) {})
+		UsageWriter(streams.Out).ErrorWriter(streams.Err).Terminate(func(int) { a.answer() })
 	a.cli.Version(version())
 	a.cli.HelpFlag.Short('h')
 	a.globals()
@@ -66,6 +67,13 @@ func newApp(streams Streams) *app {
 		declare(a)
 	}
 	return a
+}
+
+// answer notes that all is said: fisk goes on after it has shown help or the
+// version, as if it had ended the process.
+func (a *app) answer() {
+	a.answered = true
+	a.cli.UsageWriter(io.Discard).ErrorWriter(io.Discard)
 }
 
 func (a *app) globals() {
@@ -86,6 +94,8 @@ var declarations = []func(*app){
 	(*app).discover,
 	(*app).status,
 	(*app).reset,
+	(*app).restart,
+	(*app).shutdown,
 	(*app).pause,
 	(*app).resume,
 	(*app).configure,

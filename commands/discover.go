@@ -63,16 +63,18 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	}
 	defer c.close()
 	c.limitTime()
-	if c.seen, err = c.observers(); err != nil {
-		return err
+	logger, closeLog, err := a.logger(c.cfg, a.Err)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errConfig, err)
 	}
+	c.closers = append(c.closers, func() { _ = closeLog() })
 	report := discovered{SchemaVersion: output.SchemaVersion, Nodes: []found{}, Refused: []refusedSighting{}}
-	c.seen.tell = func(event any) {
+	c.seen = &seen{tell: func(event any) {
 		if e, ok := event.(discovery.Refused); ok {
 			report.Refused = append(report.Refused, refusedSighting{output.Escape(e.Identity), e.Count, e.Err.Error()})
 		}
-	}
-	if c.conn, err = c.connect(c.stop, c.cfg, c.seen.logger); err != nil {
+	}}
+	if c.conn, err = c.connect(c.stop, c.cfg, logger); err != nil {
 		return err
 	}
 	c.closers = append(c.closers, c.conn.Close)

@@ -1,54 +1,147 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
+	"choria-provision/config"
 	"choria-provision/output"
 	"choria-provision/provision"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 )
 
-// seen is everything that observes a cycle and outlives its work: the log, the
-// report and what is shown of it.
+// seen is everything that observes a cycle and outlives its work.
 type seen struct {
-	logger *logrus.Logger
-	report *output.Report
-	tell   func(any)
+	tell     func(any)
+	logger   *logrus.Logger
+	report   *output.Report
+	registry *prometheus.Registry
+	metrics  *output.Metrics
+	live     *output.Live // nil where nothing moves
+	closeLog func() error
 }
 
 func (c *cycle) observers() (*seen, error) {
-	s := &seen{logger: logrus.New()}
-	s.logger.SetOutput(c.Err)
-	s.logger.SetLevel(logrus.WarnLevel)
+	s := &seen{registry: prometheus.NewRegistry()}
+	terminal := output.IsTerminal(c.Err) && c.output == "text" && !c.unattended
+	division := output.Divide(c.cfg.LogFile, c.logFormat, terminal)
+	stderr := c.Err
+	if file, ok := c.Err.(*os.File); ok && division.Live {
+		s.live = output.NewLive(file, output.PageOptions{Color: c.color})
+		stderr = s.live
+	}
+	var err error
+	if s.logger, s.closeLog, err = c.logger(c.cfg, stderr); err != nil {
+		s.closeLive()
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
+	}
+
+	s.metrics = output.NewMetrics(s.registry, c.cfg.Site, version())
+	if !c.options.dryRun && !c.options.noMetrics {
+		if err := s.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+			s.logger.Warnf("counters start again: %v", err)
+		}
+	}
 	s.report = output.NewReport(output.RunInfo{
 		ID: c.id, Command: c.options.command, Site: c.cfg.Site, Version: version(), DryRun: c.options.dryRun, Started: c.started,
 	})
-	s.tell = output.Tell(s.report)
+	observers := []output.Observer{s.report, s.metrics, output.NewLogEvents(s.logger, division.Log)}
+	if s.live != nil {
+		observers = append(observers, s.live)
+	}
+	if division.Lines {
+		observers = append(observers, output.NewLines(stderr, c.unattended))
+	}
+	s.tell = output.Tell(observers...)
 	return s, nil
 }
 
-// nothing ends a cycle that may not be reported: another one is at work, or
-// nobody is to be.
-func (s *seen) nothing(err error) error { return err }
+// logger makes the logger of this process. go-choria tells much at info level
+// that only its authors want to know: on stderr it starts at warnings, unless
+// --debug asks for everything.
+func (a *app) logger(cfg *config.Config, stderr io.Writer) (*logrus.Logger, func() error, error) {
+	level := cfg.LogLevel
+	if cfg.LogFile == "" && level == "info" && a.logFormat == "text" {
+		level = "warn"
+	}
+	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Mask: secretsOf(cfg)})
+}
 
-// end leaves the report and everything made from it, and returns the verdict.
+// secretsOf lists the texts that no log line may hold.
+func secretsOf(cfg *config.Config) (secrets []string) {
+	for _, secret := range []config.Secret{cfg.Token, cfg.BrokerPassword} {
+		if text, err := secret.Reveal(); err == nil && text != "" {
+			secrets = append(secrets, text)
+		}
+	}
+	return secrets
+}
+
+func (s *seen) closeLive() {
+	if s.live != nil {
+		s.live.Close()
+	}
+}
+
+// nothing ends a cycle of which there is nothing to report: another one is at
+// work, or nobody is to be.
+func (s *seen) nothing(err error) error {
+	s.closeLive()
+	_ = s.closeLog() // nothing was logged that matters more than err
+	return err
+}
+
+// end leaves the report and everything that is made from it, and returns the
+// verdict. What cannot be left changes the verdict only when it was good.
 func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
+	s.closeLive()
 	verdict := c.verdict(sum, err)
-	doc := s.report.Finish(output.End{ExitCode: exitCode(verdict, c.unattended), Err: shown(verdict), Finished: time.Now()})
+	end := output.End{ExitCode: exitCode(verdict, c.unattended), Err: shown(verdict), Finished: time.Now()}
+	doc := s.report.Finish(end)
 	var problems []error
 	if !c.options.dryRun {
 		problems = append(problems, doc.Save(filepath.Join(c.cfg.StateDir, output.LastRunFile)))
 	}
-	problems = append(problems, c.show(doc))
+	if !c.options.dryRun && !c.options.noMetrics {
+		s.publish(c, end)
+	}
+	problems = append(problems, c.show(doc), s.closeLog())
 	if failure := errors.Join(problems...); failure != nil && verdict == nil {
 		return failure
 	}
 	return verdict
 }
+
+// publish carries the counters on and hands the metrics out. None of it is
+// worth failing a run for: a warning tells.
+func (s *seen) publish(c *cycle, end output.End) {
+	s.metrics.Finish(end, end.Finished.Sub(c.started))
+	ctx, cancel := context.WithTimeout(context.Background(), countersPatience)
+	defer cancel()
+	if err := s.metrics.Save(ctx, filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+		s.logger.Warnf("counters were not carried on: %v", err)
+	}
+	if c.cfg.MetricsTextfile != "" {
+		if err := output.WriteTextfile(c.cfg.MetricsTextfile, s.registry); err != nil {
+			s.logger.Warnf("metrics_textfile: %v", err)
+		}
+	}
+	if c.cfg.Pushgateway.URL != "" {
+		if err := output.NewPusher(c.cfg.Pushgateway, c.cfg.Site).Push(context.Background(), s.registry); err != nil {
+			s.logger.Warnf("metrics were not pushed: %v", err)
+		}
+	}
+}
+
+// countersPatience is how long a run waits for another one that writes counters.
+const countersPatience = 5 * time.Second
 
 // shown leaves out what the report says in other words.
 func shown(verdict error) error {

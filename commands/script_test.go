@@ -1,15 +1,12 @@
 package commands
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -26,10 +23,7 @@ func TestMain(m *testing.M) {
 
 // provisionMain is the product's main as scripts call it.
 func provisionMain() {
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := Run(stop, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
-	cancel()
-	os.Exit(code)
+	os.Exit(Run(Signals(), os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // TestScripts runs every script below testdata/script, each in a directory of

@@ -12,6 +12,7 @@ import (
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
 
+	choriaconfig "github.com/choria-io/go-choria/config"
 	"github.com/sirupsen/logrus"
 )
 
@@ -22,6 +23,11 @@ func (a *app) connect(stop context.Context, cfg *config.Config, logger *logrus.L
 	if err != nil {
 		return nil, err
 	}
+	return a.dial(stop, cfg, client, logger)
+}
+
+// dial connects with a client configuration; what go-choria logs goes to logger.
+func (a *app) dial(stop context.Context, cfg *config.Config, client *choriaconfig.Config, logger *logrus.Logger) (*network.Conn, error) {
 	client.CustomLogger = logger
 	conn, err := network.Dial(stop, client, "provision "+client.Identity, cfg.ConnectTimeout.Duration)
 	switch {

@@ -107,8 +107,8 @@ func (c *Conn) Close() { c.connector.Close() }
 
 // connect tries until the timeout. What go-choria meets while it tries it only
 // logs, so a hook on a logger of its own listens to it.
-func connect(ctx context.Context, fw *choria.Framework, name string, timeout time.Duration) (inter.Connector, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+func connect(stop context.Context, fw *choria.Framework, name string, timeout time.Duration) (inter.Connector, error) {
+	ctx, cancel := context.WithTimeoutCause(stop, timeout, errTimeout)
 	defer cancel()
 
 	heard := &listener{giveUp: cancel}
@@ -135,6 +135,9 @@ func connect(ctx context.Context, fw *choria.Framework, name string, timeout tim
 		}
 		return nil, heard.cause(m.err)
 	case <-ctx.Done():
+		if stop.Err() != nil {
+			return nil, context.Cause(stop)
+		}
 		return nil, heard.cause(context.Cause(ctx))
 	}
 }
