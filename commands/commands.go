@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,11 @@ type app struct {
 	color      string
 	unattended bool
 
-	// run is set by the chosen command's action; answered says that help,
-	// version or completion was the answer and nothing is to be run.
-	run      func(stop context.Context) error
-	answered bool
+	// run is set by the chosen command's action; answers counts how often help,
+	// version, completion or usage was the answer, which is kept in usage.
+	run     func(stop context.Context) error
+	answers int
+	usage   bytes.Buffer
 }
 
 // Run executes one command line and returns the exit code. stop ends with the
@@ -44,13 +46,14 @@ func Run(stop context.Context, args []string, streams Streams) int {
 	a := newApp(streams)
 	err := a.parse(args)
 	switch {
-	case a.answered:
+	case a.answers == 1 && errors.Is(err, fisk.ErrCommandNotSpecified):
+		_, _ = a.usage.WriteTo(streams.Err)
+		return exitUsage
+	case a.answers > 0:
+		_, _ = a.usage.WriteTo(streams.Out)
 		return exitDone
 	case err != nil:
 		return a.fail(err)
-	case a.run == nil: // no command was given
-		a.cli.UsageWriter(streams.Err).Usage(nil)
-		return exitUsage
 	default:
 		return a.fail(a.run(stop))
 	}
@@ -59,7 +62,7 @@ func Run(stop context.Context, args []string, streams Streams) int {
 func newApp(streams Streams) *app {
 	a := &app{Streams: streams}
 	a.cli = fisk.New("provision", "Brings Choria fleet nodes into service").
-		UsageWriter(streams.Out).ErrorWriter(streams.Err).Terminate(func(int) { a.answer() })
+		UsageWriter(&a.usage).ErrorWriter(streams.Err).Terminate(func(int) { a.answer() })
 	a.cli.Version(version())
 	a.cli.HelpFlag.Short('h')
 	a.globals()
@@ -69,11 +72,11 @@ func newApp(streams Streams) *app {
 	return a
 }
 
-// answer notes that all is said: fisk goes on after it has shown help or the
-// version, as if it had ended the process.
+// answer notes that all is said. fisk goes on after that as if it had ended the
+// process, and adds its usage: only the first answer counts.
 func (a *app) answer() {
-	a.answered = true
-	a.cli.UsageWriter(io.Discard).ErrorWriter(io.Discard)
+	a.answers++
+	a.cli.UsageWriter(io.Discard)
 }
 
 func (a *app) globals() {
