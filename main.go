@@ -7,9 +7,12 @@ import (
 	"os"
 
 	"choria-provision/commands"
+	"choria-provision/internal/lab"
 )
 
 func main() {
+	lab.RunIfChild() // servers and helper of provision lab are this program again
+
 	streams := commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	os.Exit(commands.Run(commands.Signals(), os.Args[1:], streams))
 }
