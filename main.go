@@ -8,11 +8,9 @@ import (
 
 	"choria-provision/commands"
 	"choria-provision/internal/lab"
-	"choria-provision/internal/lab"
 )
 
 func main() {
-	lab.RunIfChild() // the lab's servers and helpers are this program too
 	lab.RunIfChild() // servers and helper of provision lab are this program again
 
 	streams := commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
