@@ -135,7 +135,7 @@ func parsePrivateKey(text string) (crypto.Signer, error) {
 	if block == nil {
 		return nil, errors.New("it is no PEM block")
 	}
-	//nolint:staticcheck // old, but what a site's openssl may have written
+	//lint:ignore SA1019 old, but what a site's openssl may have written
 	if x509.IsEncryptedPEMBlock(block) || block.Type == "ENCRYPTED PRIVATE KEY" {
 		return nil, errors.New("it is encrypted; answer the plain key, it is encrypted for the node on its way")
 	}

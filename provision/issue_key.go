@@ -71,7 +71,7 @@ func encryptFor(keyPEM, nodeECDHHex string) (encryptedPEM, ourECDHHex string, er
 	if err != nil {
 		return "", "", fmt.Errorf("the node's ECDH public key is not usable: %w", err)
 	}
-	//nolint:staticcheck // deprecated, and the only form the node can read
+	//lint:ignore SA1019 deprecated, and the only form the node can read
 	block, err := x509.EncryptPEMBlock(rand.Reader, transitBlock, der, secret, x509.PEMCipherAES256)
 	if err != nil {
 		return "", "", err

@@ -57,7 +57,8 @@ func TestNodeReadsItsPrivateKey(t *testing.T) {
 			if block == nil || block.Type != "RSA PRIVATE KEY" || !strings.HasPrefix(block.Headers["DEK-Info"], "AES-256-CBC") {
 				t.Fatalf("got %+v, want an RSA PRIVATE KEY under AES-256", block)
 			}
-			der, err := x509.DecryptPEMBlock(block, secret) //nolint:staticcheck // what the node does
+			//lint:ignore SA1019 what the node does
+			der, err := x509.DecryptPEMBlock(block, secret)
 			if err != nil {
 				t.Fatal(err)
 			}

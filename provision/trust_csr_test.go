@@ -138,7 +138,8 @@ func TestRequestsForMoreAreRefused(t *testing.T) {
 		{"authority", extra(extension(t, oidBasicConstraints, ca)), "certificate authority"},
 		{"issuer's names", extra(extension(t, asn1.ObjectIdentifier{2, 5, 29, 18}, []asn1.RawValue{})), "2.5.29.18"},
 		{"names in a place OpenSSL reads", change(func(c *x509.CertificateRequest) {
-			c.Attributes = []pkix.AttributeTypeAndValueSET{{ //nolint:staticcheck // what Go passes over is the point
+			//lint:ignore SA1019 what Go passes over is the point
+			c.Attributes = []pkix.AttributeTypeAndValueSET{{
 				Type:  asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 14},
 				Value: [][]pkix.AttributeTypeAndValue{{{Type: oidSubjectAltName, Value: []byte("boss.choria")}}},
 			}}

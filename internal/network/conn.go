@@ -159,9 +159,7 @@ func (l *listener) logger(entry *logrus.Entry) *logrus.Entry {
 	own.SetFormatter(entry.Logger.Formatter)
 	own.SetLevel(entry.Logger.GetLevel())
 	for _, level := range logrus.AllLevels {
-		for _, hook := range entry.Logger.Hooks[level] {
-			own.Hooks[level] = append(own.Hooks[level], hook)
-		}
+		own.Hooks[level] = append(own.Hooks[level], entry.Logger.Hooks[level]...)
 	}
 	own.AddHook(l)
 	return own.WithFields(entry.Data)
