@@ -104,6 +104,8 @@ var declarations = []func(*app){
 	(*app).configure,
 	(*app).helper,
 	(*app).lab,
+	(*app).version,
+	(*app).completion,
 }
 
 func (a *app) parse(args []string) error {

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"choria-provision/internal/lab"
+
+	"github.com/choria-io/go-choria/backoff"
+	election "github.com/choria-io/go-choria/providers/election/streams"
 )
 
 // await asks until it is so. There is no event to wait for where another
@@ -36,4 +39,12 @@ func awaitHelper(t *testing.T, l *lab.Lab) {
 	await(t, "the helper", func() bool {
 		return slices.ContainsFunc(helpersLeft(t, l), func(line string) bool { return strings.Contains(line, "lab-helper") })
 	})
+}
+
+// leads has go-choria's election say when it was won, and hurry.
+func leads(won chan<- struct{}) []election.Option {
+	return []election.Option{
+		election.OnWon(func() { won <- struct{}{} }),
+		election.WithBackoff(backoff.FiveSec),
+	}
 }

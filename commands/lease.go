@@ -30,5 +30,6 @@ func (c *cycle) leaseOptions() network.LeaseOptions {
 			_ = renameio.WriteFile(path, data, 0o600) // likewise
 		}
 	}
-	return network.LeaseOptions{Name: c.conn.Framework().Configuration().Identity, Revision: note.Revision, Keep: keep}
+	lost := func(err error) { c.seen.logger.Warnf("%v; nodes at work stop at their next call", err) }
+	return network.LeaseOptions{Name: c.conn.Framework().Configuration().Identity, Revision: note.Revision, Keep: keep, Lost: lost}
 }

@@ -18,6 +18,7 @@ var update = flag.Bool("update", false, "rewrite what scripts and goldens expect
 
 func TestMain(m *testing.M) {
 	lab.RunIfChild()
+	nameUser()
 	testscript.Main(m, map[string]func(){"provision": provisionMain})
 }
 

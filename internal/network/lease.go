@@ -33,6 +33,7 @@ type Lease struct {
 	name   string
 	ttl    time.Duration
 	keep   func(revision uint64) // remembers the revision for a later run here
+	tell   func(error)           // that the lease is lost
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -47,6 +48,7 @@ type LeaseOptions struct {
 	Name     string                // shown as the leader; one per host
 	Revision uint64                // of the last lease held here, 0 for none
 	Keep     func(revision uint64) // called with each new revision; may be nil
+	Lost     func(error)           // called once when the lease is lost; may be nil
 }
 
 // Lead takes the leadership or gives ErrStandby at once. A lease that a run on
@@ -69,7 +71,7 @@ func (c *Conn) Lead(o LeaseOptions) (*Lease, error) {
 		return nil, fmt.Errorf("%w: the bucket %s has no TTL: a leader that dies would lead for ever", ErrElection, electionBucket)
 	}
 
-	l := &Lease{bucket: bucket, name: o.Name, ttl: status.TTL(), keep: o.Keep, done: make(chan struct{})}
+	l := &Lease{bucket: bucket, name: o.Name, ttl: status.TTL(), keep: o.Keep, tell: o.Lost, done: make(chan struct{})}
 	if err := l.take(o.Revision); err != nil {
 		return nil, err
 	}
@@ -133,12 +135,19 @@ func (l *Lease) renew(ctx context.Context) {
 			case err == nil:
 				renewed = asked
 			case isTaken(err), time.Since(renewed) > l.ttl/2:
-				l.mu.Lock()
-				l.lost = fmt.Errorf("%w: %w", ErrLost, err)
-				l.mu.Unlock()
+				l.lose(fmt.Errorf("%w: %w", ErrLost, err))
 				return
 			}
 		}
+	}
+}
+
+func (l *Lease) lose(err error) {
+	l.mu.Lock()
+	l.lost = err
+	l.mu.Unlock()
+	if l.tell != nil {
+		l.tell(err)
 	}
 }
 
