@@ -12,9 +12,10 @@ import (
 // completion declares the command that prints a shell's completion script. fisk
 // has those of bash and zsh; they ask the program again at each completion.
 func (a *app) completion() {
+	shells := []string{"bash", "zsh", "fish"}
 	var shell string
 	c := a.cli.Command("completion", "Prints the completion script for a shell: bash, zsh or fish")
-	c.Arg("shell", "bash, zsh or fish").Required().EnumVar(&shell, "bash", "zsh", "fish")
+	c.Arg("shell", "bash, zsh or fish").Required().HintOptions(shells...).EnumVar(&shell, shells...)
 	c.Action(func(parsed *fisk.ParseContext) error {
 		a.run = func(context.Context) error { return a.runCompletion(parsed, shell) }
 		return nil
