@@ -86,6 +86,7 @@ func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*
 // state directory can be written before anybody is called.
 func (c *cycle) admitted() error {
 	if c.options.dryRun {
+		c.tellOfRun()
 		return nil
 	}
 	if err := checkPause(c.cfg.StateDir); err != nil {
@@ -103,6 +104,17 @@ func (c *cycle) admitted() error {
 	}
 	c.closers = append(c.closers, lock.Release)
 	return nil
+}
+
+// tellOfRun says that a real run is at work beside a dry one: what it is doing
+// to nodes is not in the plan.
+func (c *cycle) tellOfRun() {
+	if holder, held, err := c.store.RunHolder(); err == nil && held {
+		fmt.Fprintf(c.Err, "provision: a run is at work meanwhile (%s): nodes may be gone before this plan is read\n", holder)
+	}
+	if err := checkPause(c.cfg.StateDir); err != nil {
+		fmt.Fprintf(c.Err, "provision: a real run would do nothing now: %v\n", err)
+	}
 }
 
 func (c *cycle) limitTime() {
