@@ -28,7 +28,7 @@ func (a *app) runCompletion(parsed *fisk.ParseContext, shell string) error {
 		_, err := fmt.Fprint(a.Out, fishScript(a.cli.Model()))
 		return err
 	case "zsh":
-		return a.completionScript(parsed, fisk.ZshCompletionTemplate)
+		return a.completionScript(parsed, fisk.ZshCompletionTemplate+zshTail)
 	default:
 		return a.completionScript(parsed, fisk.BashCompletionTemplate)
 	}
@@ -38,6 +38,14 @@ func (a *app) completionScript(parsed *fisk.ParseContext, template string) error
 	a.cli.UsageWriter(a.Out)
 	return a.cli.UsageForContextWithTemplate(parsed, 2, template)
 }
+
+// zshTail has a file on the fpath complete: zsh runs the file in place of the
+// function the first time, and fisk's only defines it then.
+const zshTail = `
+if [[ "$funcstack[1]" == "_{{.App.Name}}" ]]; then
+    _{{.App.Name}} "$@"
+fi
+`
 
 // fishScript lists every command and flag for fish, each under the condition
 // that its command was typed.
