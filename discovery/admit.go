@@ -29,6 +29,18 @@ func ValidIdentity(name string) bool {
 // claim it: neither is admitted, since nobody can tell which would be
 // configured.
 func Admit(names []string, source Source, tell func(any)) []Sighting {
+	seen := sift(names, source, tell)
+	tellAdmitted(seen, tell)
+	return seen
+}
+
+func tellAdmitted(seen []Sighting, tell func(any)) {
+	for _, s := range seen {
+		tell(Admitted{s})
+	}
+}
+
+func sift(names []string, source Source, tell func(any)) []Sighting {
 	count := make(map[string]int, len(names))
 	for _, name := range names {
 		count[name]++
@@ -45,9 +57,7 @@ func Admit(names []string, source Source, tell func(any)) []Sighting {
 		case times > 1:
 			tell(Refused{Identity: name, Count: times, Err: ErrTwins})
 		default:
-			sighting := Sighting{Identity: name, Seen: now, Source: source}
-			admitted = append(admitted, sighting)
-			tell(Admitted{sighting})
+			admitted = append(admitted, Sighting{Identity: name, Seen: now, Source: source})
 		}
 	}
 	return admitted

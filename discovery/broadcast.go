@@ -27,13 +27,20 @@ type Broadcaster interface {
 	Broadcast(ctx context.Context, agent string, w network.Window) ([]string, error)
 }
 
-// Broadcast asks once and returns one sighting for each machine that may be
-// provisioned. It tells a Refused for each identity that may not, an Admitted
-// for each that may, and ends with a Cycle.
-func Broadcast(ctx context.Context, b Broadcaster, timeout time.Duration, tell func(any)) ([]Sighting, error) {
+// Poll asks once and returns one sighting for each machine that may be
+// provisioned. It tells a Refused for each identity that may not, and ends with
+// a Cycle.
+func Poll(ctx context.Context, b Broadcaster, timeout time.Duration, tell func(any)) ([]Sighting, error) {
 	started := time.Now()
 	senders, err := b.Broadcast(ctx, agent, network.Window{First: timeout, Quiet: quiet, Total: patience * timeout})
-	admitted := Admit(senders, ByBroadcast, tell)
+	seen := sift(senders, ByBroadcast, tell)
 	tell(Cycle{Answers: len(senders), Took: time.Since(started), Err: err})
-	return admitted, err
+	return seen, err
+}
+
+// Broadcast is Poll for who admits all that was seen: it tells that too.
+func Broadcast(ctx context.Context, b Broadcaster, timeout time.Duration, tell func(any)) ([]Sighting, error) {
+	seen, err := Poll(ctx, b, timeout, tell)
+	tellAdmitted(seen, tell)
+	return seen, err
 }

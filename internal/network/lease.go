@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,6 +30,7 @@ var (
 // key leads, who renews it within the bucket's TTL stays, and nobody takes a
 // key that another one renews.
 type Lease struct {
+	conn   *Conn
 	bucket nats.KeyValue
 	name   string
 	ttl    time.Duration
@@ -71,7 +73,7 @@ func (c *Conn) Lead(o LeaseOptions) (*Lease, error) {
 		return nil, fmt.Errorf("%w: the bucket %s has no TTL: a leader that dies would lead for ever", ErrElection, electionBucket)
 	}
 
-	l := &Lease{bucket: bucket, name: o.Name, ttl: status.TTL(), keep: o.Keep, tell: o.Lost, done: make(chan struct{})}
+	l := &Lease{conn: c, bucket: bucket, name: o.Name, ttl: status.TTL(), keep: o.Keep, tell: o.Lost, done: make(chan struct{})}
 	if err := l.take(o.Revision); err != nil {
 		return nil, err
 	}
@@ -164,10 +166,17 @@ func (l *Lease) Err() error {
 	return l.lost
 }
 
-// Release ends the renewals. The key is left to expire: a marker of its
-// deletion would keep others waiting for longer, since who stands by in the
-// provisioning account can write this key but not read it.
+// Release gives the leadership up: it ends the renewals and tells who stands by
+// which revision of the key may be taken over. The key itself is left to
+// expire: a marker of its deletion would keep others waiting for longer, since
+// who stands by in the provisioning account can write this key but not read it.
 func (l *Lease) Release() {
 	l.cancel()
 	<-l.done
+	if l.Err() != nil {
+		return
+	}
+	if data, err := json.Marshal(released{l.current()}); err == nil {
+		_ = l.conn.Publish(releasedSubject, data) // unheard, the key expires
+	}
 }

@@ -1,0 +1,142 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// MaxQueue is how many nodes may wait for a worker at most.
+const MaxQueue = 50_000
+
+// ErrQueueFull is the reason to refuse a newcomer for whom there is no room; it
+// is forgotten, and the next broadcast finds it again.
+var ErrQueueFull = errors.New("too many nodes wait already")
+
+// Queue holds the nodes that wait for a worker in the continuous mode: each
+// identity once, whether broadcasts or events bring it. It is safe for use from
+// many goroutines.
+type Queue struct {
+	interval time.Duration
+	limit    int
+	tell     func(any)
+
+	mu      sync.Mutex
+	order   []string // waiting, first come first; may hold names that were dropped
+	entries map[string]*entry
+	ready   chan struct{} // has room for one: somebody waits
+}
+
+// entry is one known identity: waiting, or with a worker.
+type entry struct {
+	Sighting
+	busy bool
+}
+
+// NewQueue returns an empty queue. A waiting node whose sighting is older than
+// interval is renewed by a new one; a younger one is left as it is. tell hears
+// of each node that is admitted or refused.
+func NewQueue(interval time.Duration, limit int, tell func(any)) *Queue {
+	return &Queue{interval: interval, limit: limit, tell: tell, entries: map[string]*entry{}, ready: make(chan struct{}, 1)}
+}
+
+// Add admits a sighting whose name was found valid. A node that is known is not
+// added again: while it waits its sighting is renewed when it has become older
+// than the interval.
+func (q *Queue) Add(s Sighting) {
+	q.mu.Lock()
+	known := q.entries[s.Identity]
+	full := known == nil && len(q.entries) >= q.limit
+	switch {
+	case full:
+	case known == nil:
+		q.entries[s.Identity] = &entry{Sighting: s}
+		q.order = append(q.order, s.Identity)
+		q.signal()
+	case !known.busy && s.Seen.Sub(known.Seen) >= q.interval:
+		known.Seen = s.Seen
+	}
+	q.mu.Unlock()
+
+	switch {
+	case full:
+		q.tell(Refused{Identity: s.Identity, Count: 1, Err: ErrQueueFull})
+	case known == nil:
+		q.tell(Admitted{s})
+	}
+}
+
+func (q *Queue) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Take waits for a node and hands it to a worker, who calls Done. It returns
+// false when ctx ends.
+func (q *Queue) Take(ctx context.Context) (Sighting, bool) {
+	for ctx.Err() == nil {
+		if s, ok := q.next(); ok {
+			return s, true
+		}
+		select {
+		case <-q.ready:
+		case <-ctx.Done():
+		}
+	}
+	return Sighting{}, false
+}
+
+func (q *Queue) next() (Sighting, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.order) > 0 {
+		name := q.order[0]
+		q.order = q.order[1:]
+		if e := q.entries[name]; e != nil && !e.busy {
+			e.busy = true
+			if len(q.order) > 0 {
+				q.signal() // one signal may stand for many
+			}
+			return e.Sighting, true
+		}
+	}
+	return Sighting{}, false
+}
+
+// Done forgets a node that a worker is done with: it may be seen again.
+func (q *Queue) Done(identity string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.entries, identity)
+}
+
+// Drop forgets every node that waits and returns their names; nodes with a
+// worker stay known.
+func (q *Queue) Drop() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var dropped []string
+	for _, name := range q.order {
+		if e := q.entries[name]; e != nil && !e.busy {
+			delete(q.entries, name)
+			dropped = append(dropped, name)
+		}
+	}
+	q.order = nil
+	return dropped
+}
+
+// Waiting counts the nodes that wait for a worker.
+func (q *Queue) Waiting() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.entries {
+		if !e.busy {
+			n++
+		}
+	}
+	return n
+}
