@@ -94,6 +94,7 @@ func (a *app) globals() {
 var declarations = []func(*app){
 	(*app).once,
 	(*app).node,
+	(*app).watch,
 	(*app).discover,
 	(*app).status,
 	(*app).reset,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,9 @@ func checkNumbers(c *Config) []finding {
 	}
 	if c.Limit < 0 {
 		found = append(found, mistake("limit", fmt.Sprintf("is %d", c.Limit), "write 1 or more, or 0 for no limit"))
+	}
+	if net.ParseIP(c.MonitorAddress) == nil {
+		found = append(found, mistake("monitor_address", fmt.Sprintf("%q is no IP address", c.MonitorAddress), "write 127.0.0.1 for this machine only, or 0.0.0.0 for all its interfaces"))
 	}
 	if c.MonitorPort < 0 || c.MonitorPort > 65535 {
 		found = append(found, mistake("monitor_port", fmt.Sprintf("%d is no port", c.MonitorPort), "write a port from 1 to 65535, or 0 for none"))

@@ -51,6 +51,7 @@ type Config struct {
 	BrokerPasswordFile string      `yaml:"broker_provisioning_password_file"`
 	Pushgateway        Pushgateway `yaml:"pushgateway"`
 	MetricsTextfile    string      `yaml:"metrics_textfile"`
+	MonitorAddress     string      `yaml:"monitor_address"` // of monitor_port; an IP address
 }
 
 // Features gate single steps of the sequence.
@@ -106,6 +107,7 @@ func Default() *Config {
 		ConnectTimeout:     Duration{10 * time.Second},
 		DiscoveryTimeout:   Duration{2 * time.Second},
 		HelperTimeout:      Duration{10 * time.Second},
+		MonitorAddress:     "127.0.0.1",
 		Pushgateway: Pushgateway{
 			Job:     "choria_provision",
 			Timeout: Duration{5 * time.Second},

@@ -29,6 +29,8 @@ type (
 	}
 	// Admitted is a node that goes on to be provisioned.
 	Admitted struct{ Sighting }
+	// Dropped are nodes that waited and are not worked on by us after all.
+	Dropped struct{ Identities []string }
 	// Refused is a sighting that does not: Err says why (ErrTwins, ErrInvalidIdentity).
 	Refused struct {
 		Identity string // as received: may hold anything

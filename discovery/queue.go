@@ -113,12 +113,19 @@ func (q *Queue) Done(identity string) {
 	delete(q.entries, identity)
 }
 
-// Drop forgets every node that waits and returns their names; nodes with a
-// worker stay known.
+// Drop forgets every node that waits, tells and returns their names; nodes with
+// a worker stay known.
 func (q *Queue) Drop() []string {
+	dropped := q.empty()
+	if len(dropped) > 0 {
+		q.tell(Dropped{dropped})
+	}
+	return dropped
+}
+
+func (q *Queue) empty() (dropped []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var dropped []string
 	for _, name := range q.order {
 		if e := q.entries[name]; e != nil && !e.busy {
 			delete(q.entries, name)
@@ -127,6 +134,12 @@ func (q *Queue) Drop() []string {
 	}
 	q.order = nil
 	return dropped
+}
+
+// Cancel forgets a node that was taken and is not worked on after all.
+func (q *Queue) Cancel(identity string) {
+	q.Done(identity)
+	q.tell(Dropped{[]string{identity}})
 }
 
 // Waiting counts the nodes that wait for a worker.

@@ -92,6 +92,8 @@ func (m *Metrics) Observe(event any) {
 		}
 	case discovery.Admitted:
 		m.admitted(e)
+	case discovery.Dropped:
+		m.Drop(e.Identities...)
 	case provision.RunStarted:
 		m.resetNodes()
 	case provision.NodeStarted:

@@ -253,7 +253,7 @@ func TestTextfile(t *testing.T) {
 func TestMetricsOverHTTP(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	_, reg := newTestMetrics("s")
-	server, address, err := ServeMetrics("127.0.0.1:0", reg)
+	server, address, err := ServeMetrics("127.0.0.1:0", reg, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestMetricsOverHTTP(t *testing.T) {
 	if !strings.Contains(string(text), `choria_provisioner_provisioned{site="s"} 0`) {
 		t.Errorf("got %s", text)
 	}
-	if _, _, err := ServeMetrics(address.String(), reg); err == nil || !strings.Contains(err.Error(), "monitor_port") {
+	if _, _, err := ServeMetrics(address.String(), reg, nil); err == nil || !strings.Contains(err.Error(), "monitor_port") {
 		t.Errorf("got %v for a port in use, want an error that names the key", err)
 	}
 	if err := server.Close(); err != nil {

@@ -11,21 +11,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// MetricsServer serves /metrics over HTTP for the continuous mode.
+// MetricsServer serves /metrics and /healthz over HTTP for the continuous mode.
 type MetricsServer struct {
 	server *http.Server
 	ended  chan struct{}
 }
 
-// ServeMetrics serves what g gathers at /metrics on address, such as :8080,
-// until Close. It returns once it listens.
-func ServeMetrics(address string, g prometheus.Gatherer) (*MetricsServer, net.Addr, error) {
+// ServeMetrics serves what g gathers at /metrics and what healthy says at
+// /healthz on address, such as 127.0.0.1:8080, until Close: 200 while it says
+// nil, else 503 and why. It returns once it listens.
+func ServeMetrics(address string, g prometheus.Gatherer, healthy func() error) (*MetricsServer, net.Addr, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("monitor_port: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := healthy(); err != nil {
+			http.Error(w, Escape(err.Error()), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
 	s := &MetricsServer{
 		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 15 * time.Second, IdleTimeout: time.Minute},
 		ended:  make(chan struct{}),

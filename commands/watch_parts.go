@@ -1,0 +1,255 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"choria-provision/config"
+	"choria-provision/discovery"
+	"choria-provision/internal/network"
+	"choria-provision/output"
+	"choria-provision/provision"
+
+	"github.com/choria-io/go-choria/lifecycle"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+)
+
+// watch is the continuous mode with all its parts.
+type watch struct {
+	*cycle
+	fail context.CancelCauseFunc // ends watch from within
+
+	logger   *logrus.Logger
+	registry *prometheus.Registry
+	metrics  *output.Metrics
+	tell     func(any)
+	ledger   *ledger
+
+	current atomic.Pointer[provision.Runner]
+	leads   atomic.Bool
+	pause   atomic.Pointer[error] // why provisioning is paused, nil while it is not
+	watcher *provision.Watcher
+	trigger chan struct{}
+}
+
+func newWatch(c *cycle) (*watch, error) {
+	w := &watch{cycle: c, registry: prometheus.NewRegistry(), trigger: make(chan struct{}, 1)}
+	c.stop, w.fail = context.WithCancelCause(c.stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.ctx = ctx
+	unbind := context.AfterFunc(c.stop, func() { time.AfterFunc(watchBudget, cancel) })
+	c.closers = append(c.closers, cancel, func() { unbind() }, func() { w.fail(nil) })
+
+	logger, closeLog, err := c.logger(c.cfg, c.Err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
+	}
+	w.logger = logger
+	c.closers = append(c.closers, func() { _ = closeLog() })
+	c.seen = &seen{logger: logger}
+
+	w.metrics = output.NewMetrics(w.registry, c.cfg.Site, version())
+	w.ledger = newLedger(w)
+	observers := []output.Observer{w.ledger, w.metrics}
+	division := output.Divide(c.cfg.LogFile, c.logFormat, false)
+	observers = append(observers, output.NewLogEvents(logger, division.Log))
+	if division.Lines {
+		observers = append(observers, output.NewLines(c.Err, true))
+	}
+	w.tell = output.Tell(observers...)
+	c.seen.tell = w.tell
+	if err := w.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+		logger.Warnf("counters start again: %v", err)
+	}
+	return w, nil
+}
+
+// build puts the runner of a configuration in force.
+func (w *watch) build(cfg *config.Config) error {
+	w.cfg = cfg
+	runner, err := w.cycle.runner()
+	if err != nil {
+		return err
+	}
+	runner.May = w.may
+	w.current.Store(runner)
+	if w.watcher == nil {
+		w.watcher = &provision.Watcher{
+			Runner: w.runner, Queue: discovery.NewQueue(cfg.Interval.Duration, discovery.MaxQueue, w.tell),
+			Discover: w.discover, Trigger: w.trigger, Cycled: w.ledger.turn,
+		}
+	}
+	return nil
+}
+
+// may is asked before every attempt of every call.
+func (w *watch) may() error {
+	if paused := w.pause.Load(); paused != nil {
+		return fmt.Errorf("%w: %w", provision.ErrPaused, *paused)
+	}
+	if !w.leads.Load() {
+		return provision.ErrNotLeader
+	}
+	return nil
+}
+
+// paused brings the gauge up to date: a standby is paused too.
+func (w *watch) paused() { w.metrics.SetPaused(w.may() != nil) }
+
+// wake asks for a discovery now.
+func (w *watch) wake() {
+	select {
+	case w.trigger <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+// monitor serves metrics and health, when a port is configured.
+func (w *watch) monitor() error {
+	if w.cfg.MonitorPort == 0 {
+		return nil
+	}
+	address := net.JoinHostPort(w.cfg.MonitorAddress, strconv.Itoa(w.cfg.MonitorPort))
+	server, _, err := output.ServeMetrics(address, w.registry, w.healthy)
+	if err != nil {
+		return err
+	}
+	w.closers = append(w.closers, func() { _ = server.Close() })
+	return nil
+}
+
+// healthy is nil while watch can do its work, or stands by to do it.
+func (w *watch) healthy() error {
+	if w.conn == nil || !w.conn.Connector().IsConnected() {
+		return errors.New("not connected to the broker")
+	}
+	if err := w.runner().StateErr(); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (w *watch) hooks() network.Hooks {
+	return network.Hooks{
+		Lost:     func(err error) { w.logger.Warnf("the connection to the broker was lost: %v; it is tried again", err) },
+		Regained: func() { w.logger.Warn("the connection to the broker is there again"); w.wake() },
+		Refused:  func(err error) { w.fail(fmt.Errorf("the broker does not let us in again: %w", err)) },
+	}
+}
+
+// announce tells the fleet's operators that this instance starts.
+func (w *watch) announce() error {
+	event, err := lifecycle.New(lifecycle.Startup, lifecycle.Component("provisioner"), lifecycle.Version(version()),
+		lifecycle.Identity(w.conn.Framework().Configuration().Identity))
+	if err != nil {
+		return fmt.Errorf("the startup event: %w", err)
+	}
+	if err := lifecycle.PublishEvent(event, w.conn.Connector()); err != nil {
+		return fmt.Errorf("the startup event: %w", err)
+	}
+	return nil
+}
+
+// notify tells systemd, when it asked to be told.
+func (w *watch) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		w.logger.Warnf("systemd was not told %s: %v", state, err)
+	}
+}
+
+// end leaves counters and the last report.
+func (w *watch) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), countersPatience)
+	defer cancel()
+	if err := w.metrics.Save(ctx, filepath.Join(w.cfg.StateDir, output.CountersFile)); err != nil {
+		w.logger.Warnf("counters were not carried on: %v", err)
+	}
+}
+
+// ledger keeps the report of what happened since the last discovery: last-run
+// tells of that, and memory does not grow with the life of watch.
+type ledger struct {
+	w *watch
+
+	mu      sync.Mutex
+	report  *output.Report
+	started time.Time
+	nodes   int
+	failed  int
+}
+
+func newLedger(w *watch) *ledger {
+	l := &ledger{w: w}
+	l.open()
+	return l
+}
+
+func (l *ledger) open() {
+	l.started, l.nodes, l.failed = time.Now(), 0, 0
+	l.report = output.NewReport(output.RunInfo{ID: l.w.id, Command: "watch", Site: l.w.cfg.Site, Version: version(), Started: l.started})
+}
+
+// Observe implements output.Observer.
+func (l *ledger) Observe(event any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report.Observe(event)
+	if done, ok := event.(provision.NodeDone); ok {
+		l.nodes++
+		if done.Outcome == provision.Failed {
+			l.failed++
+		}
+	}
+}
+
+// turn saves the report and the counters, and begins anew. err is why the
+// discovery that ends it failed.
+func (l *ledger) turn(err error) {
+	l.mu.Lock()
+	report, started, failed := l.report, l.started, l.failed
+	l.open()
+	l.mu.Unlock()
+
+	end := output.End{Finished: time.Now(), Err: err}
+	switch {
+	case err != nil:
+		end.ExitCode = exitRun
+	case failed > 0:
+		end.ExitCode = exitNodes
+	}
+	doc := report.Finish(end)
+	if err := doc.Save(filepath.Join(l.w.cfg.StateDir, output.LastRunFile)); err != nil {
+		l.w.logger.Warnf("%v", err)
+	}
+	l.w.metrics.Finish(end, end.Finished.Sub(started))
+	l.w.end()
+	if l.w.cfg.MetricsTextfile != "" {
+		if err := output.WriteTextfile(l.w.cfg.MetricsTextfile, l.w.registry); err != nil {
+			l.w.logger.Warnf("metrics_textfile: %v", err)
+		}
+	}
+}
+
+// fileState tells whether a file was changed since it was looked at.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+func stateOf(path string) fileState {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileState{}
+	}
+	return fileState{info.ModTime(), info.Size()}
+}

@@ -1,0 +1,117 @@
+package provision
+
+import (
+	"context"
+	"time"
+
+	"choria-provision/discovery"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Watcher is the continuous mode: nodes come in by broadcast and by event, and
+// workers take them from one queue.
+type Watcher struct {
+	// Runner returns the runner in force: the configuration may be read again
+	// while nodes are at work.
+	Runner func() *Runner
+	Queue  *discovery.Queue
+	// Discover asks once who waits.
+	Discover func(ctx context.Context) ([]discovery.Sighting, error)
+	// Trigger asks for a discovery now: the leadership was won, a pause ended.
+	Trigger <-chan struct{}
+	// Cycled is called after each discovery, and once more at the end.
+	Cycled func(err error)
+}
+
+// Run works until stop ends: then intake ends and nodes at work stop at a safe
+// step; when ctx ends they stop at once. It returns when all is quiet.
+func (w *Watcher) Run(ctx, stop context.Context) {
+	var group errgroup.Group
+	for range w.Runner().Config.Workers {
+		group.Go(func() error {
+			w.serve(ctx, stop)
+			return nil
+		})
+	}
+	w.cycles(stop)
+	_ = group.Wait() // the functions return nil
+	w.Cycled(nil)
+}
+
+// serve is one worker. A node that is taken while nothing may be done is
+// forgotten: the discovery that follows finds it again.
+func (w *Watcher) serve(ctx, stop context.Context) {
+	for {
+		s, ok := w.Queue.Take(stop)
+		if !ok {
+			return
+		}
+		r := w.Runner()
+		if stop.Err() != nil || r.May() != nil || r.broken.Load() != nil {
+			w.Queue.Cancel(s.Identity)
+			continue
+		}
+		r.work(ctx, stop, s)
+		w.Queue.Done(s.Identity)
+	}
+}
+
+// cycles asks who waits: at once, then at every tick and every trigger.
+func (w *Watcher) cycles(stop context.Context) {
+	for {
+		timer := time.NewTimer(w.Runner().Config.Interval.Duration)
+		if w.Runner().May() == nil && w.Runner().mended() {
+			seen, err := w.Discover(stop)
+			for _, s := range seen {
+				w.Admit(s)
+			}
+			if stop.Err() == nil {
+				w.Cycled(err)
+			}
+		}
+		select {
+		case <-timer.C:
+		case <-w.Trigger:
+		case <-stop.Done():
+		}
+		timer.Stop()
+		if stop.Err() != nil {
+			return
+		}
+	}
+}
+
+// Admit lets a node wait for a worker, whether a broadcast or an event brought
+// it. One that is held is not worth a worker: it may still be restarting.
+func (w *Watcher) Admit(s discovery.Sighting) {
+	r := w.Runner()
+	if r.May() != nil {
+		return
+	}
+	if record, err := r.Store.Load(s.Identity); err == nil && record.Held(time.Now()) {
+		return
+	}
+	w.Queue.Add(s)
+}
+
+// mended finds out whether a state directory that failed takes records again.
+func (r *Runner) mended() bool {
+	if r.broken.Load() == nil {
+		return true
+	}
+	if err := r.Store.CheckWritable(); err != nil {
+		return false
+	}
+	r.broken.Store(nil)
+	return true
+}
+
+// StateErr is why the state directory stopped taking records, nil while it
+// takes them.
+func (r *Runner) StateErr() error {
+	if broken := r.broken.Load(); broken != nil {
+		return *broken
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package provision_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"choria-provision/config"
+	"choria-provision/discovery"
+	"choria-provision/internal/fake"
+	"choria-provision/provision"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// watching runs a watcher over a bench until the test ends it.
+type watching struct {
+	*bench
+	*provision.Watcher
+	trigger chan struct{}
+	present atomic.Pointer[[]string] // who answers a broadcast
+	asked   atomic.Int32             // broadcasts so far
+}
+
+func watch(t *testing.T, b *bench) (*watching, func()) {
+	t.Helper()
+	w := &watching{bench: b, trigger: make(chan struct{}, 1)}
+	w.present.Store(&[]string{})
+	w.Watcher = &provision.Watcher{
+		Runner: func() *provision.Runner { return b.Runner },
+		Queue:  discovery.NewQueue(b.Config.Interval.Duration, discovery.MaxQueue, b.observe),
+		Discover: func(context.Context) (seen []discovery.Sighting, err error) {
+			w.asked.Add(1)
+			for _, name := range *w.present.Load() {
+				seen = append(seen, discovery.Sighting{Identity: name, Seen: time.Now(), Source: discovery.ByBroadcast})
+			}
+			return seen, nil
+		},
+		Trigger: w.trigger,
+		Cycled:  func(error) {},
+	}
+	stop, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		w.Watcher.Run(t.Context(), stop)
+		close(done)
+	}()
+	return w, func() { cancel(); <-done }
+}
+
+func (w *watching) event(name string) {
+	w.Admit(discovery.Sighting{Identity: name, Seen: time.Now(), Source: discovery.ByEvent})
+}
+
+func TestWatchDiscoversAtOnceAtEveryTickAndWhenTriggered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, end := watch(t, newBench(t, nil))
+		defer end()
+		synctest.Wait()
+		counts := []int32{w.asked.Load()}
+		time.Sleep(time.Minute + time.Second)
+		counts = append(counts, w.asked.Load())
+		w.trigger <- struct{}{}
+		synctest.Wait()
+		counts = append(counts, w.asked.Load())
+		if diff := cmp.Diff([]int32{1, 2, 3}, counts); diff != "" {
+			t.Errorf("discoveries (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestANodeThatAnnouncesItselfNeedsNoTick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, end := watch(t, newBench(t, nil))
+		defer end()
+		synctest.Wait()
+		before := time.Now()
+		w.event(node1)
+		synctest.Wait()
+		if _, times := w.fleet.Configured(node1); times != 1 || !time.Now().Equal(before) {
+			t.Errorf("configured %d times after %s, want once and at once", times, time.Since(before))
+		}
+	})
+}
+
+func TestTheHoldKeepsARestartingNodeOutAndThenLetsItIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, end := watch(t, newBench(t, nil))
+		defer end()
+		w.event(node1)
+		synctest.Wait()
+		time.Sleep(59 * time.Second)
+		w.event(node1)
+		synctest.Wait()
+		if _, times := w.fleet.Configured(node1); times != 1 {
+			t.Errorf("configured %d times within the hold, want once", times)
+		}
+		time.Sleep(2 * time.Second)
+		w.event(node1)
+		synctest.Wait()
+		if _, times := w.fleet.Configured(node1); times != 2 {
+			t.Errorf("configured %d times after the hold, want twice", times)
+		}
+	})
+}
+
+func TestAFailedNodeIsFreeForTheNextTick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		b.fleet.On(node1, inventory, func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+			if number == 1 {
+				return []provision.Reply{ok(), ok()}, nil
+			}
+			return []provision.Reply{ok()}, nil
+		})
+		w, end := watch(t, b)
+		defer end()
+		synctest.Wait()
+		w.present.Store(&[]string{node1})
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if got := len(w.fleet.Actions(node1)); got != 1 {
+			t.Fatalf("%d calls after the first tick, want the one that failed", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, times := w.fleet.Configured(node1); times != 1 {
+			t.Errorf("configured %d times after the second tick, want once", times)
+		}
+	})
+}
+
+func TestALostElectionEmptiesTheQueueAndStopsNodesAtTheirNextCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
+		var led atomic.Bool
+		led.Store(true)
+		b.May = func() error {
+			if led.Load() {
+				return nil
+			}
+			return provision.ErrNotLeader
+		}
+		b.fleet.On(node1, inventory, fake.Slow(time.Second))
+		w, end := watch(t, b)
+		defer end()
+		synctest.Wait()
+		w.event(node1)
+		w.event("n2")
+		time.Sleep(500 * time.Millisecond)
+		led.Store(false)
+		dropped := w.Queue.Drop()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"n2"}, dropped); diff != "" {
+			t.Errorf("dropped (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{inventory}, w.fleet.Actions(node1)); diff != "" {
+			t.Errorf("calls to the node at work (-want +got):\n%s", diff)
+		}
+		w.event("n3")
+		time.Sleep(2 * time.Minute)
+		if asked := w.asked.Load(); asked != 1 || w.fleet.Actions("n3") != nil {
+			t.Errorf("%d discoveries and calls %v while another leads, want no more", asked, w.fleet.Actions("n3"))
+		}
+		led.Store(true)
+		w.present.Store(&[]string{"n2"})
+		w.trigger <- struct{}{}
+		synctest.Wait()
+		if _, times := w.fleet.Configured("n2"); times != 1 {
+			t.Errorf("configured %d times after the election was won again, want once", times)
+		}
+	})
+}
+
+func TestAStaleNodeIsDroppedWithAWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
+		b.fleet.On("slow", inventory, fake.Slow(3*time.Minute))
+		b.Config.RPCTimeout = config.Duration{Duration: time.Hour}
+		w, end := watch(t, b)
+		defer end()
+		synctest.Wait()
+		w.event("slow")
+		w.event(node1)
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		var got provision.Result
+		b.mu.Lock()
+		for _, event := range b.events {
+			if done, ok := event.(provision.NodeDone); ok && done.Node == node1 {
+				got = done.Result
+			}
+		}
+		b.mu.Unlock()
+		if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrStale) {
+			t.Errorf("got %s (%v), want skipped as stale", got.Outcome, got.Err)
+		}
+	})
+}
+
+func TestWatchEndsQuietly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		b.fleet.On(node1, configure, fake.Slow(5*time.Second))
+		w, end := watch(t, b)
+		synctest.Wait()
+		w.event(node1)
+		time.Sleep(time.Second)
+		end() // in the middle of configure: the restart still comes
+		if diff := cmp.Diff([]string{inventory, configure, restart}, w.fleet.Actions(node1)); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
