@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // broker starts a NATS server on a free port of loopback.
-func broker(t *testing.T, change func(*natsd.Options)) *natsd.Server {
+func broker(t testing.TB, change func(*natsd.Options)) *natsd.Server {
 	t.Helper()
 	options := &natsd.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}
 	if change != nil {
@@ -51,7 +51,7 @@ func broker(t *testing.T, change func(*natsd.Options)) *natsd.Server {
 	return server
 }
 
-func client(t *testing.T, identity, url string) *choriaconfig.Config {
+func client(t testing.TB, identity, url string) *choriaconfig.Config {
 	t.Helper()
 	cfg, err := choriaconfig.NewDefaultSystemConfig(true)
 	if err != nil {
@@ -68,7 +68,7 @@ func client(t *testing.T, identity, url string) *choriaconfig.Config {
 	return cfg
 }
 
-func dial(t *testing.T, server *natsd.Server) *Conn {
+func dial(t testing.TB, server *natsd.Server) *Conn {
 	t.Helper()
 	conn, err := Dial(t.Context(), client(t, "provisioner.mcollective", server.ClientURL()), "test", 5*time.Second)
 	if err != nil {

@@ -35,11 +35,11 @@ const pendingBytes = 256 << 20
 // Conn is one connection that carries every request and reply of a process.
 // Its methods may be called from many goroutines.
 type Conn struct {
-	fw         *choria.Framework
-	connector  inter.Connector
-	collective string
-	inbox      string
-	sub        *nats.Subscription
+	fw        *choria.Framework
+	connector inter.Connector
+	sender    sender
+	inbox     string
+	sub       *nats.Subscription
 
 	mu        sync.Mutex
 	exchanges map[string]*exchange // by the last token of their reply subject
@@ -59,18 +59,23 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 		return nil, fmt.Errorf("%w: finding the broker: %w", ErrSecurity, err)
 	}
 
+	me := sender{cfg.Identity, fw.CallerID(), cfg.MainCollective, cfg.TTL, fw.RequestProtocol()}
+	if err := me.check(fw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSecurity, err)
+	}
+
 	connector, err := connect(ctx, fw, name, timeout)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker at %s: %w", strings.Join(servers.Strings(), ", "), err)
 	}
 
 	c := &Conn{
-		fw:         fw,
-		connector:  connector,
-		collective: cfg.MainCollective,
-		inbox:      choria.Inbox(cfg.MainCollective, fw.CallerID()),
-		exchanges:  map[string]*exchange{},
-		twins:      map[string]time.Time{},
+		fw:        fw,
+		connector: connector,
+		sender:    me,
+		inbox:     choria.Inbox(me.collective, me.caller),
+		exchanges: map[string]*exchange{},
+		twins:     map[string]time.Time{},
 	}
 	if err := c.listen(); err != nil {
 		connector.Close()

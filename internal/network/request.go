@@ -2,17 +2,12 @@ package network
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/choria-io/go-choria/choria"
-	"github.com/choria-io/go-choria/inter"
-	"github.com/choria-io/go-choria/protocol"
-	rpcclient "github.com/choria-io/go-choria/providers/agent/mcorpc/client"
 	"github.com/nats-io/nats.go"
 )
 
@@ -23,26 +18,16 @@ var (
 	ErrTwins   = errors.New("an earlier request was answered twice")
 )
 
-// MaxReply is the size in bytes of the largest reply that is decoded; a
-// broker's default limit for messages is 1 MiB.
-const MaxReply = 8 << 20
-
 // listenOn is how long an answered request still listens: two machines of one
 // name answer within this of each other, or not at all.
 const listenOn = 5 * time.Second
-
-// Reply is one decoded reply to a directed request. Sender, request and
-// structure were checked, its content was not: a stranger wrote it.
-type Reply struct {
-	Sender string
-	rpcclient.RPCReply
-}
 
 // exchange is one request and what came back.
 type exchange struct {
 	token     string
 	identity  string // empty: a broadcast, anybody may answer
 	requestID string
+	sent      time.Time
 	raw       chan []byte // nil element: nobody listens
 	answered  time.Time
 }
@@ -56,15 +41,11 @@ func (c *Conn) Request(ctx context.Context, identity, agent string, body []byte)
 		return nil, ErrTwins
 	}
 	x := &exchange{identity: identity, raw: make(chan []byte, 4)}
-	msg, err := c.message(x, body, agent)
-	if err != nil {
+	if err := c.expect(x); err != nil {
 		return nil, err
 	}
-	msg.SetDiscoveredHosts([]string{identity})
-	if err := msg.SetType(inter.DirectRequestMessageType); err != nil {
-		return nil, err
-	}
-	if err := c.publish(ctx, x, msg, choria.NodeDirectedTarget(c.collective, identity)); err != nil {
+	l := letter{agent: agent, runs: agent, body: body, replyTo: c.inbox + "." + x.token}
+	if err := c.send(ctx, x, l, choria.NodeDirectedTarget(c.sender.collective, identity)); err != nil {
 		c.forget(x)
 		return nil, err
 	}
@@ -102,21 +83,27 @@ func (c *Conn) collect(ctx context.Context, x *exchange) ([]Reply, error) {
 // settle takes the replies that came with the first, then leaves the exchange
 // listening for a while.
 func (c *Conn) settle(x *exchange) (more []Reply) {
+	for _, raw := range c.markAnswered(x) {
+		if reply, err := c.decode(x, raw); err == nil {
+			more = append(more, reply)
+		}
+	}
+	return more
+}
+
+func (c *Conn) markAnswered(x *exchange) (rest [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x.answered = time.Now()
 	c.answered = append(c.answered, x)
 	c.sweep(x.answered)
-	for {
-		select {
-		case raw := <-x.raw:
-			if reply, err := c.decode(x, raw); raw != nil && err == nil {
-				more = append(more, reply)
-			}
-		default:
-			return more
+	for len(x.raw) > 0 {
+		if raw := <-x.raw; raw != nil {
+			rest = append(rest, raw)
 		}
 	}
+	x.raw = nil
+	return rest
 }
 
 func (c *Conn) sweep(now time.Time) {
@@ -143,12 +130,24 @@ func (c *Conn) sawTwins(identity string) bool {
 func (c *Conn) receive(m *nats.Msg) {
 	token := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	data := m.Data
-	if m.Header.Get("Status") == "503" { // NATS: no responders
+	if isNobody(m) {
 		data = nil
 	} else if len(data) == 0 || len(data) > MaxReply {
 		return
 	}
 
+	if x := c.deliver(token, data); x != nil && data != nil {
+		if _, err := c.decode(x, data); err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.twins[x.identity] = time.Now()
+		}
+	}
+}
+
+// deliver hands data to an exchange that still waits, or returns the one that
+// was answered already, unless its node is known for that.
+func (c *Conn) deliver(token string, data []byte) *exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x, known := c.exchanges[token]
@@ -159,68 +158,39 @@ func (c *Conn) receive(m *nats.Msg) {
 		case x.raw <- data:
 		default: // more than anybody needs to see
 		}
-	case data != nil && c.twins[x.identity].IsZero():
-		if _, err := c.decode(x, data); err == nil {
-			c.twins[x.identity] = time.Now()
-		}
+	case c.twins[x.identity].IsZero():
+		return x
 	}
+	return nil
 }
 
-// decode checks that a reply is go-choria's, from the node asked, and to this
-// very request.
-func (c *Conn) decode(x *exchange, raw []byte) (Reply, error) {
-	reply, err := c.fw.NewReplyFromTransportJSON(raw, false)
-	if err != nil {
-		return Reply{}, fmt.Errorf("not a Choria reply: %w", err)
-	}
-	switch {
-	case reply.RequestID() != x.requestID:
-		return Reply{}, errors.New("a reply to another request")
-	case x.identity != "" && reply.SenderID() != x.identity:
-		return Reply{}, fmt.Errorf("a reply from %q", reply.SenderID())
-	}
-	if x.identity == "" {
-		return Reply{Sender: reply.SenderID()}, nil
-	}
-	var rpc rpcclient.RPCReply
-	if err := json.Unmarshal(reply.Message(), &rpc); err != nil {
-		return Reply{}, fmt.Errorf("not an RPC reply: %w", err)
-	}
-	return Reply{Sender: reply.SenderID(), RPCReply: rpc}, nil
-}
-
-// message builds a request whose replies come to x.
-func (c *Conn) message(x *exchange, body []byte, agent string) (inter.Message, error) {
-	msg, err := c.fw.NewMessage(body, agent, c.collective, inter.RequestMessageType, nil)
-	if err != nil {
-		return nil, fmt.Errorf("building a request: %w", err)
-	}
-	msg.SetFilter(protocol.NewFilter())
-	x.requestID = msg.RequestID()
-	x.token, err = c.fw.NewRequestID() // not the request's own: every node sees that one
-	if err != nil {
-		return nil, fmt.Errorf("building a request: %w", err)
-	}
-	return msg, msg.SetReplyTo(c.inbox + "." + x.token)
-}
-
-func (c *Conn) publish(ctx context.Context, x *exchange, msg inter.Message, subject string) error {
-	transport, err := msg.Transport(ctx)
-	if err != nil {
-		return fmt.Errorf("signing a request: %w", err)
-	}
-	data, err := transport.JSON()
-	if err != nil {
+// send seals a request whose replies come to x and publishes it.
+func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) (err error) {
+	if l.id, err = c.fw.NewRequestID(); err != nil {
 		return fmt.Errorf("building a request: %w", err)
 	}
-	c.mu.Lock()
-	c.exchanges[x.token] = x
-	c.mu.Unlock()
+	x.requestID, x.sent = l.id, time.Now()
+	data, err := c.sender.seal(ctx, c.fw, l)
+	if err != nil {
+		return err
+	}
 	// the NATS reply subject makes the broker tell when nobody listens
-	err = c.connector.PublishRawMsg(&nats.Msg{Subject: subject, Reply: msg.ReplyTo(), Data: data})
+	err = c.connector.PublishRawMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
 	if err != nil {
 		return fmt.Errorf("sending a request: %w", err)
 	}
+	return nil
+}
+
+// expect makes x known by a token that only this request's node is told: every
+// node may see a request's own id.
+func (c *Conn) expect(x *exchange) (err error) {
+	if x.token, err = c.fw.NewRequestID(); err != nil {
+		return fmt.Errorf("building a request: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exchanges[x.token] = x
 	return nil
 }
 
@@ -230,52 +200,7 @@ func (c *Conn) forget(x *exchange) {
 	delete(c.exchanges, x.token)
 }
 
-// Window says when a broadcast is over: quiet after the last reply, first
-// before there was any, total in all cases.
-type Window struct {
-	First, Quiet, Total time.Duration
-}
-
-// Broadcast asks every node that runs an agent to name itself and returns the
-// senders in the order they answered; one that answers twice is there twice.
-func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string, error) {
-	x := &exchange{raw: make(chan []byte, 100_000)}
-	defer c.forget(x)
-	// providers/discovery/broadcast of go-choria: the body is "ping" in base64
-	body := []byte(base64.StdEncoding.EncodeToString([]byte("ping")))
-	msg, err := c.message(x, body, "discovery")
-	if err != nil {
-		return nil, err
-	}
-	msg.Filter().AddAgentFilter(agent)
-	if err := c.publish(ctx, x, msg, choria.AgentBroadcastTarget(c.collective, "discovery")); err != nil {
-		return nil, err
-	}
-	return c.gather(ctx, x, w)
-}
-
-func (c *Conn) gather(ctx context.Context, x *exchange, w Window) (senders []string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.Total, errTimeout)
-	defer cancel()
-	quiet := time.NewTimer(w.First)
-	defer quiet.Stop()
-	for {
-		select {
-		case raw := <-x.raw:
-			if raw == nil { // the broker knows of no subscriber at all
-				return senders, nil
-			}
-			if reply, err := c.decode(x, raw); err == nil {
-				senders = append(senders, reply.Sender)
-				quiet.Reset(w.Quiet)
-			}
-		case <-quiet.C:
-			return senders, nil
-		case <-ctx.Done():
-			if context.Cause(ctx) == errTimeout {
-				return senders, nil
-			}
-			return senders, ctx.Err()
-		}
-	}
+// isNobody is the broker's word that no one subscribes to a request's subject.
+func isNobody(m *nats.Msg) bool {
+	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
