@@ -75,7 +75,7 @@ func (w *watch) run() error {
 	if err := w.monitor(); err != nil {
 		return err
 	}
-	conn, err := w.connect(w.stop, w.cfg, w.logger)
+	conn, err := w.connect(w.stop, w.cfg, w.seen.logger)
 	if err != nil {
 		return w.ending(err)
 	}
@@ -124,10 +124,12 @@ func (w *watch) campaign() <-chan error {
 	ended := make(chan error, 1)
 	if !w.cfg.LeaderElection {
 		w.leads.Store(true)
+		w.logger.Infof("watching as the only instance, connected to %s", w.conn.Server())
 		ended <- nil
 		return ended
 	}
-	w.logger.Info("standing by for the election `provisioner`")
+	w.logger.Infof("standing by for the election `provisioner`, connected to %s", w.conn.Server())
+	w.paused()
 	terms := network.Terms{Won: w.won, Lost: w.lost}
 	go func() {
 		err := w.conn.Campaign(w.stop, w.leaseOptions(), terms)
@@ -142,7 +144,7 @@ func (w *watch) campaign() <-chan error {
 func (w *watch) won() {
 	w.leads.Store(true)
 	w.paused()
-	w.logger.Warn("this instance leads: it provisions from now on")
+	w.logger.Info("this instance leads: it provisions from now on")
 	w.wake()
 }
 

@@ -71,7 +71,7 @@ func (w *watch) checkPause() {
 		w.watcher.Queue.Drop()
 	default:
 		w.pause.Store(nil)
-		w.logger.Warn("the pause is over")
+		w.logger.Info("the pause is over")
 		w.wake()
 	}
 	w.paused()
@@ -101,7 +101,7 @@ func (w *watch) reload() {
 		w.logger.Errorf("the configuration was changed and cannot be used, the one before stays in force: %v", err)
 		return
 	}
-	w.logger.Warnf("the configuration was read again; changed: %s", strings.Join(changed, ", "))
+	w.logger.Infof("the configuration was read again; changed: %s", strings.Join(changed, ", "))
 	if late := slices.DeleteFunc(changed, func(key string) bool { return !slices.Contains(fixed, key) }); len(late) > 0 {
 		w.logger.Warnf("these count from the next start on: %s", strings.Join(late, ", "))
 	}

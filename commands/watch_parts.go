@@ -54,9 +54,9 @@ func newWatch(c *cycle) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
-	w.logger = logger
 	c.closers = append(c.closers, func() { _ = closeLog() })
 	c.seen = &seen{logger: logger}
+	w.logger = spoken(logger, c.cfg)
 
 	w.metrics = output.NewMetrics(w.registry, c.cfg.Site, version())
 	w.ledger = newLedger(w)
@@ -72,6 +72,16 @@ func newWatch(c *cycle) (*watch, error) {
 		logger.Warnf("counters start again: %v", err)
 	}
 	return w, nil
+}
+
+// spoken is the logger for what watch has to say itself, at the configured
+// level: go-choria's lines go to the one it was made from, which is quieter.
+func spoken(logger *logrus.Logger, cfg *config.Config) *logrus.Logger {
+	own := &logrus.Logger{Out: logger.Out, Formatter: logger.Formatter, Hooks: logger.Hooks, Level: logger.Level, ExitFunc: logger.ExitFunc}
+	if level, err := logrus.ParseLevel(cfg.LogLevel); err == nil {
+		own.SetLevel(level)
+	}
+	return own
 }
 
 // build puts the runner of a configuration in force.
@@ -141,7 +151,11 @@ func (w *watch) healthy() error {
 
 func (w *watch) hooks() network.Hooks {
 	return network.Hooks{
-		Lost:     func(err error) { w.logger.Warnf("the connection to the broker was lost: %v; it is tried again", err) },
+		Lost: func(err error) {
+			if w.stop.Err() == nil { // else it is we who close it
+				w.logger.Warnf("the connection to the broker was lost: %v; it is tried again", err)
+			}
+		},
 		Regained: func() { w.logger.Warn("the connection to the broker is there again"); w.wake() },
 		Refused:  func(err error) { w.fail(fmt.Errorf("the broker does not let us in again: %w", err)) },
 	}

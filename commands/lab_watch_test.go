@@ -1,0 +1,394 @@
+package commands
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"choria-provision/internal/lab"
+	"choria-provision/provision/installstate"
+)
+
+// freePort is a port of loopback that was free a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// watcher is a running `provision watch`.
+type watcher struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    string
+	exited chan error
+}
+
+func startWatch(t *testing.T, l *lab.Lab, args ...string) *watcher {
+	t.Helper()
+	cmd, _, _ := provisionCommand(t, l, append([]string{"watch"}, args...)...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "watch.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &watcher{t: t, cmd: cmd, log: log.Name(), exited: make(chan error, 1)}
+	go func() { w.exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s said:\n%s", args, w.said())
+		}
+	})
+	return w
+}
+
+func (w *watcher) said() string {
+	text, _ := os.ReadFile(w.log)
+	return string(text)
+}
+
+// leads says whether this instance said last that it leads.
+func (w *watcher) leads() bool {
+	said := w.said()
+	return strings.LastIndex(said, "this instance leads") > strings.LastIndex(said, "another instance may lead")
+}
+
+// signal sends a signal and returns the exit code that follows.
+func (w *watcher) signal(s syscall.Signal) int {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case <-w.exited:
+	case <-time.After(patience):
+		w.t.Fatalf("watch does not end:\n%s", w.said())
+	}
+	return w.cmd.ProcessState.ExitCode()
+}
+
+// metric reads one value of /metrics; name is a regular expression.
+func metric(t *testing.T, port int, name string) string {
+	t.Helper()
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := regexp.MustCompile(`(?m)^choria_provisioner_` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
+
+func TestWatchProvisionsWhoAnnouncesItselfWithoutATick(t *testing.T) {
+	t.Parallel()
+	for _, enrollment := range []string{lab.Insecure, lab.PKI, lab.Issuer} {
+		t.Run(enrollment, func(t *testing.T) {
+			t.Parallel()
+			l := startLab(t, lab.Options{Nodes: 2, Enrollment: enrollment})
+			name, port := l.NodeNames()[0], freePort(t)
+			if err := l.SetConfig(map[string]any{"interval": "1h", "monitor_port": port}); err != nil {
+				t.Fatal(err)
+			}
+			pid := filepath.Join(t.TempDir(), "pid")
+			w := startWatch(t, l, "--pid", pid)
+			await(t, "both nodes in service", func() bool { return metric(t, port, "provisioned") == "2" })
+			if got := inService(t, l); len(got) != 2 {
+				t.Fatalf("in service: %v, want both", got)
+			}
+			if text, err := os.ReadFile(pid); err != nil || strings.TrimSpace(string(text)) != fmt.Sprint(w.cmd.Process.Pid) {
+				t.Errorf("got pid file %q, %v", text, err)
+			}
+			if r := runIn(t, l, "once"); r.code != 4 {
+				t.Errorf("once beside watch: got exit code %d, want 4\n%s", r.code, r.stderr)
+			}
+			if r := runIn(t, l, "reset", name, "--reprovision"); r.code != 0 {
+				t.Fatalf("got exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+			}
+			await(t, "the node again", func() bool { return metric(t, port, "provisioned") == "3" })
+			if cycles, events := metric(t, port, "discover_cycles"), metric(t, port, "event_discovered"); cycles != "1" || events != "1" {
+				t.Errorf("got %s discoveries and %s nodes by event, want 1 and 1", cycles, events)
+			}
+			logTime(t, l, name)
+			if code := w.signal(syscall.SIGTERM); code != 0 {
+				t.Errorf("got exit code %d, want 0", code)
+			}
+			if _, err := os.Stat(pid); err == nil {
+				t.Error("the pid file is still there")
+			}
+			if got := inService(t, l); len(got) != 2 {
+				t.Errorf("in service: %v, want both", got)
+			}
+		})
+	}
+}
+
+// logTime tells how long it took from a server's start in provisioning to its
+// configuration.
+func logTime(t *testing.T, l *lab.Lab, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.NodeDir(name), "journal.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var started time.Time
+	for line := range strings.Lines(string(text)) {
+		var a lab.Action
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case a.Started == "provisioning":
+			started = a.Time
+		case a.Name == "choria_provision#configure":
+			t.Logf("%s: configured %s after it was ready", name, a.Time.Sub(started).Round(time.Millisecond))
+		}
+	}
+}
+
+func TestWatchPausesAndReadsItsConfigurationAgain(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer})
+	port := freePort(t)
+	keys := map[string]any{"interval": "1h", "monitor_port": port}
+	if err := l.SetConfig(keys); err != nil {
+		t.Fatal(err)
+	}
+	if r := runIn(t, l, "pause", "--reason", "freeze"); r.code != 0 {
+		t.Fatalf("got exit code %d\n%s", r.code, r.stderr)
+	}
+	w := startWatch(t, l)
+	await(t, "the pause", func() bool { return metric(t, port, "paused") == "1" })
+	if got := metric(t, port, "discover_cycles"); got != "0" {
+		t.Errorf("got %s discoveries while paused, want none", got)
+	}
+
+	keys["helper"] = nil
+	if err := l.SetConfig(keys); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the refusal", func() bool { return strings.Contains(w.said(), "cannot be used, the one before stays in force") })
+	if err := l.Behave("*", lab.Behaviour{Do: lab.Defer, Message: "later"}); err != nil {
+		t.Fatal(err)
+	}
+	delete(keys, "helper")
+	keys["helper_timeout"] = "17s"
+	if err := l.SetConfig(keys); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the change", func() bool { return strings.Contains(w.said(), "changed: helper_timeout") })
+
+	if r := runIn(t, l, "resume"); r.code != 0 {
+		t.Fatalf("got exit code %d\n%s", r.code, r.stderr)
+	}
+	await(t, "the node", func() bool { return strings.Contains(w.said(), "deferred") })
+	if got := metric(t, port, "paused"); got != "0" {
+		t.Errorf("got paused %s after resume, want 0", got)
+	}
+	if r := runIn(t, l, "pause"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	await(t, "the second pause", func() bool { return metric(t, port, "paused") == "1" })
+	if code := w.signal(syscall.SIGINT); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+}
+
+func TestAnElectionThatCannotBeHeldEndsWatch(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.PKI})
+	// without the provisioning login there is no election to be seen
+	if err := l.SetConfig(map[string]any{"leader_election": true, "broker_provisioning_password": nil}); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, l)
+	select {
+	case <-w.exited:
+	case <-time.After(patience):
+		t.Fatal("watch stays, paused in silence")
+	}
+	if code := w.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(w.said(), "election") {
+		t.Errorf("got exit code %d, want 1 and the cause\n%s", code, w.said())
+	}
+}
+
+func TestAnotherInstanceTakesOver(t *testing.T) {
+	t.Parallel()
+	rounds := 2
+	if text := os.Getenv("PROVISION_TEST_ROUNDS"); text != "" {
+		if _, err := fmt.Sscan(text, &rounds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := startLab(t, lab.Options{Nodes: 3, Enrollment: lab.Issuer})
+	if err := l.SetConfig(map[string]any{"leader_election": true, "interval": "1m"}); err != nil {
+		t.Fatal(err)
+	}
+	states := t.TempDir()
+	start := func(n int) *watcher {
+		return startWatch(t, l, "--state-dir", filepath.Join(states, fmt.Sprint(n)))
+	}
+	instances := map[int]*watcher{0: start(0), 1: start(1), 2: start(2)}
+	standing := func() bool {
+		for _, w := range instances {
+			if !strings.Contains(w.said(), "standing by") {
+				return false
+			}
+		}
+		return true
+	}
+	leader := func() int {
+		for n, w := range instances {
+			if w.leads() {
+				return n
+			}
+		}
+		return -1
+	}
+	took := map[syscall.Signal]time.Duration{}
+	for round := range rounds {
+		await(t, "a leader and who stands by", func() bool { return leader() >= 0 && standing() })
+		gone := leader()
+		how := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[round%2]
+		instances[gone].signal(how)
+		delete(instances, gone)
+		since := time.Now()
+		await(t, "another leader", func() bool { return leader() >= 0 })
+		took[how] += time.Since(since)
+		instances[gone] = start(gone)
+	}
+	if kills := time.Duration(rounds / 2); kills > 0 {
+		t.Logf("%d rounds: taken over %s after a polite end and %s after kill -9, on average (the entry's TTL is 10s)",
+			rounds, (took[syscall.SIGTERM] / time.Duration((rounds+1)/2)).Round(time.Millisecond), (took[syscall.SIGKILL] / kills).Round(time.Millisecond))
+	}
+	for _, name := range l.NodeNames() {
+		awaitAction(t, l, name, "choria_provision#restart")
+	}
+	if got := inService(t, l); len(got) != 3 {
+		t.Errorf("in service: %v, want all", got)
+	}
+	for _, name := range l.NodeNames() {
+		times := 0
+		for _, action := range asked(t, l, name) {
+			if action == "choria_provision#configure" {
+				times++
+			}
+		}
+		if times != 1 {
+			t.Errorf("%s was configured %d times, want once", name, times)
+		}
+	}
+	for n, w := range instances {
+		if code := w.signal(syscall.SIGTERM); code != 0 {
+			t.Errorf("instance %d: got exit code %d, want 0", n, code)
+		}
+	}
+}
+
+// proxy stands between provisioner and broker, and can cut the wire.
+type proxy struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func startProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: target}
+	t.Cleanup(func() { listener.Close(); p.cut() })
+	go func() {
+		for {
+			inbound, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			outbound, err := net.Dial("tcp", target)
+			if err != nil {
+				inbound.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, inbound, outbound)
+			p.mu.Unlock()
+			go func() { _, _ = io.Copy(outbound, inbound); outbound.Close() }()
+			go func() { _, _ = io.Copy(inbound, outbound); inbound.Close() }()
+		}
+	}()
+	return p
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		conn.Close()
+	}
+	p.conns = nil
+}
+
+func TestWatchOutlivesCutsOfTheWire(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 2, Enrollment: lab.Issuer})
+	port := freePort(t)
+	wire := startProxy(t, strings.TrimPrefix(l.BrokerURL(), "nats://"))
+	if err := l.SetChoria(map[string]string{"plugin.choria.middleware_hosts": "nats://" + wire.listener.Addr().String()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetConfig(map[string]any{"interval": "1h", "monitor_port": port, "leader_election": true}); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, l)
+	await(t, "the nodes", func() bool { return metric(t, port, "provisioned") == "2" })
+	for cut := range 3 {
+		wire.cut()
+		await(t, "the connection", func() bool { return strings.Count(w.said(), "is there again") == cut+1 })
+		if got := strings.Count(w.said(), "connection to the broker was lost"); got != cut+1 {
+			t.Errorf("the loss was told %d times after %d cuts, want once each", got, cut+1)
+		}
+	}
+	name := l.NodeNames()[1]
+	if got := inService(t, l); !slices.Contains(got, name) {
+		t.Fatalf("in service: %v, want %s", got, name)
+	}
+	if r := runIn(t, l, "reset", name, "--reprovision"); r.code != 0 {
+		t.Fatalf("got exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	await(t, "the node again, by its event or a leader's discovery", func() bool { return metric(t, port, "provisioned") == "3" })
+	if record, err := installstate.NewStore(l.StateDir()).Load(name); err != nil || record.Phase != installstate.Complete {
+		t.Errorf("got %q, %v, want complete", record.Phase, err)
+	}
+	if code := w.signal(syscall.SIGTERM); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+}
