@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover
+.PHONY: build test lint demo cover man
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -31,3 +31,7 @@ demo: build
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -n 1
+
+# The man page follows the commands; a test fails when it does not.
+man:
+	$(GO) test ./commands -run TestManPageIsCurrent -update
