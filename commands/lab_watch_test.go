@@ -392,3 +392,64 @@ func TestWatchOutlivesCutsOfTheWire(t *testing.T) {
 		t.Errorf("got exit code %d, want 0", code)
 	}
 }
+
+func TestWatchOutlivesBrokersThatRestartUnderLoad(t *testing.T) {
+	t.Parallel()
+	const restarts = 10
+	l := startLab(t, lab.Options{Nodes: 6, Enrollment: lab.Issuer})
+	port := freePort(t)
+	// a slow helper keeps nodes at work while the broker goes and comes
+	script := filepath.Join(t.TempDir(), "helper.sh")
+	text := "sleep 0.3\nexec " + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]any{
+		"interval": "1m", "monitor_port": port, "leader_election": true, "workers": 2, "rpc_timeout": "3s",
+		"helper": "/bin/sh " + script,
+	}
+	if err := l.SetConfig(keys); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, l)
+	await(t, "the first node", func() bool { return metric(t, port, "provisioned") >= "1" })
+	first := descriptors(t, w.cmd.Process.Pid)
+	for range restarts {
+		if err := l.RestartBroker(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "health", func() bool { return healthy(port) })
+	}
+	for _, name := range l.NodeNames() {
+		awaitAction(t, l, name, "choria_provision#restart")
+	}
+	if got := inService(t, l); len(got) != 6 {
+		t.Errorf("in service: %v, want all", got)
+	}
+	await(t, "descriptors as before", func() bool { return descriptors(t, w.cmd.Process.Pid) <= first })
+	if got := metric(t, port, "busy_workers"); got != "0" {
+		t.Errorf("got %s busy workers, want none", got)
+	}
+	if code := w.signal(syscall.SIGTERM); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+}
+
+func healthy(port int) bool {
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port))
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// descriptors counts the open files of a process.
+func descriptors(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

@@ -36,6 +36,7 @@ const electionBucket = "CHORIA_LEADER_ELECTION"
 type choriaBroker struct {
 	*network.Server
 	port, monitor int
+	file          string // its configuration
 	end           func()
 	log           *os.File
 }
@@ -43,30 +44,39 @@ type choriaBroker struct {
 // startChoriaBroker starts a broker with the given security keys on ports that
 // are free and returns when it takes connections and elections.
 func startChoriaBroker(ctx context.Context, dir string, security settings) (broker, error) {
-	b := &choriaBroker{port: freePort(), monitor: freePort()}
-	file := filepath.Join(dir, "broker.conf")
-	if err := security.with(b.settings(dir)).save(file); err != nil {
+	b := &choriaBroker{port: freePort(), monitor: freePort(), file: filepath.Join(dir, "broker.conf")}
+	if err := security.with(b.settings(dir)).save(b.file); err != nil {
 		return nil, err
 	}
-	cfg, err := config.NewSystemConfig(file, true)
-	if err != nil {
-		return nil, err
-	}
-	cfg.OverrideCertname = cfg.Identity
+	var err error
 	b.log, err = openLog(filepath.Join(dir, "broker.log"))
 	if err != nil {
 		return nil, err
 	}
+	if err := b.launch(ctx); err != nil {
+		return nil, errors.Join(err, b.log.Close())
+	}
+	return b, nil
+}
+
+// launch starts the broker from its configuration and returns when it takes
+// connections and elections. After an error nothing runs.
+func (b *choriaBroker) launch(ctx context.Context) error {
+	cfg, err := config.NewSystemConfig(b.file, true)
+	if err != nil {
+		return err
+	}
+	cfg.OverrideCertname = cfg.Identity
 	failed := make(chan struct{})
 	cfg.CustomLogger = newLogger(b.log, failed)
 	if err := b.run(cfg); err != nil {
-		return nil, errors.Join(err, b.log.Close())
+		return err
 	}
 	if err := b.ready(ctx, failed); err != nil {
-		b.stop()
-		return nil, fmt.Errorf("%w; the end of broker.log: %s", err, lastLine(b.log.Name()))
+		b.end()
+		return fmt.Errorf("%w; the end of broker.log: %s", err, lastLine(b.log.Name()))
 	}
-	return b, nil
+	return nil
 }
 
 func (b *choriaBroker) settings(dir string) settings {
