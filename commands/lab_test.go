@@ -48,6 +48,11 @@ func provisionCommand(t *testing.T, l *lab.Lab, args ...string) (*exec.Cmd, *byt
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
+	return commandUntil(ctx, l, args...)
+}
+
+// commandUntil is the product as a process that is killed when ctx ends.
+func commandUntil(ctx context.Context, l *lab.Lab, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, filepath.Join(l.Dir(), "bin", "provision"), args...)
 	cmd.Env = l.Env()
 	cmd.WaitDelay = time.Second

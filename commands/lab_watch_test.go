@@ -42,7 +42,7 @@ type watcher struct {
 
 func startWatch(t *testing.T, l *lab.Lab, args ...string) *watcher {
 	t.Helper()
-	cmd, _, _ := provisionCommand(t, l, append([]string{"watch"}, args...)...)
+	cmd, _, _ := commandUntil(t.Context(), l, append([]string{"watch"}, args...)...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "watch.log"))
 	if err != nil {
 		t.Fatal(err)
