@@ -34,7 +34,10 @@ func (a *app) version() {
 }
 
 func (a *app) runVersion() error {
-	v := versions{Version: version(), Go: runtime.Version(), GoChoria: moduleVersion(choriaModule)}
+	v := versions{Version: version(), Go: runtime.Version(), GoChoria: "unknown"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.GoChoria = moduleVersion(info, choriaModule)
+	}
 	if a.output == "json" {
 		return a.writeJSON(v)
 	}
@@ -42,13 +45,16 @@ func (a *app) runVersion() error {
 	return err
 }
 
-// moduleVersion is the version of a module this program was built with.
-func moduleVersion(path string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, module := range info.Deps {
-			if module.Path == path {
-				return module.Version
-			}
+// moduleVersion is the version of a module that a program was built with. Test
+// binaries do not know.
+func moduleVersion(info *debug.BuildInfo, path string) string {
+	for _, module := range info.Deps {
+		switch {
+		case module.Path != path:
+		case module.Replace != nil:
+			return module.Replace.Version
+		default:
+			return module.Version
 		}
 	}
 	return "unknown"
