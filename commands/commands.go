@@ -5,10 +5,12 @@ package commands
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/choria-io/fisk"
 )
@@ -137,9 +139,20 @@ func (a *app) fail(err error) int {
 	code := exitCode(err, a.unattended)
 	var quiet silent
 	if err != nil && !errors.As(err, &quiet) {
-		fmt.Fprintf(a.Err, "provision: %v\n", err)
+		a.say("error", err.Error())
 	}
 	return code
+}
+
+// say tells on stderr what no run's logger does: a line for people, or one that
+// goes with the other lines of --log-format json.
+func (a *app) say(level, text string) {
+	if a.logFormat != "json" {
+		fmt.Fprintf(a.Err, "provision: %s\n", text)
+		return
+	}
+	line, _ := json.Marshal(map[string]string{"level": level, "msg": text, "time": time.Now().Format(time.RFC3339)})
+	fmt.Fprintf(a.Err, "%s\n", line)
 }
 
 // silent is an error whose report was already shown.

@@ -110,10 +110,10 @@ func (c *cycle) admitted() error {
 // to nodes is not in the plan.
 func (c *cycle) tellOfRun() {
 	if holder, held, err := c.store.RunHolder(); err == nil && held {
-		fmt.Fprintf(c.Err, "provision: a run is at work meanwhile (%s): nodes may be gone before this plan is read\n", holder)
+		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
 	if err := checkPause(c.cfg.StateDir); err != nil {
-		fmt.Fprintf(c.Err, "provision: a real run would do nothing now: %v\n", err)
+		c.say("warning", fmt.Sprintf("a real run would do nothing now: %v", err))
 	}
 }
 
@@ -147,7 +147,12 @@ func (c *cycle) work(find func(*cycle) ([]discovery.Sighting, error)) (provision
 	if err != nil {
 		return provision.Summary{}, err
 	}
-	return runner.Run(c.ctx, c.stop, nodes), nil
+	sum := runner.Run(c.ctx, c.stop, nodes)
+	if c.options.alone && !c.options.dryRun {
+		runner.Settle(c.ctx, c.stop)
+		sum.StateErr = runner.StateErr()
+	}
+	return sum, nil
 }
 
 func (c *cycle) runner() (*provision.Runner, error) {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,12 +49,7 @@ func (a *app) warn(problems []config.Problem) {
 		return
 	}
 	for _, p := range problems {
-		if a.logFormat != "json" {
-			fmt.Fprintf(a.Err, "provision: %s\n", p)
-			continue
-		}
-		line, _ := json.Marshal(map[string]string{"level": "warning", "msg": p.String()})
-		fmt.Fprintf(a.Err, "%s\n", line)
+		a.say("warning", p.String())
 	}
 }
 

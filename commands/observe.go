@@ -74,9 +74,17 @@ func (a *app) logger(cfg *config.Config, stderr io.Writer) (*logrus.Logger, func
 	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Mask: secretsOf(cfg)})
 }
 
-// secretsOf lists the texts that no log line may hold.
+// secretsOf lists the texts that no log line may hold. A gateway may repeat in
+// its answer what it was told.
 func secretsOf(cfg *config.Config) (secrets []string) {
-	for _, secret := range []config.Secret{cfg.Token, cfg.BrokerPassword} {
+	for _, value := range cfg.Pushgateway.Headers {
+		secrets = append(secrets, value)
+	}
+	push := config.Secret{}
+	if cfg.Pushgateway.PasswordFile != "" {
+		push = config.NewSecretFile(cfg.Pushgateway.PasswordFile)
+	}
+	for _, secret := range []config.Secret{cfg.Token, cfg.BrokerPassword, push} {
 		if text, err := secret.Reveal(); err == nil && text != "" {
 			secrets = append(secrets, text)
 		}
@@ -122,6 +130,7 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 // publish carries the counters on and hands the metrics out. None of it is
 // worth failing a run for: a warning tells.
 func (s *seen) publish(c *cycle, end output.End) {
+	s.metrics.SetPaused(checkPause(c.cfg.StateDir) != nil) // a pause in mid-run
 	s.metrics.Finish(end, end.Finished.Sub(c.started))
 	ctx, cancel := context.WithTimeout(context.Background(), countersPatience)
 	defer cancel()

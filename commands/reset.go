@@ -86,7 +86,7 @@ func (a *app) resetNames(store *installstate.Store, o resetOptions) ([]string, e
 		switch {
 		case !entry.HasRecord():
 		case entry.Machine == "": // its name is too long for a file name and its record unusable
-			fmt.Fprintf(a.Err, "provision: %v\n", entry.Err)
+			a.say("error", entry.Err.Error())
 		default:
 			names = append(names, entry.Machine)
 		}
@@ -136,7 +136,7 @@ func (a *app) showResets(results []resetResult) error {
 		case resetNone:
 			fmt.Fprintf(a.Out, "%s: no record, nothing to forget\n", output.Escape(r.Identity))
 		default:
-			fmt.Fprintf(a.Err, "provision: %s\n", r.Error)
+			a.say("error", r.Error)
 		}
 	}
 	return nil

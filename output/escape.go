@@ -1,6 +1,7 @@
 package output
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -13,8 +14,10 @@ const maxText = 2000
 // Escape returns text with everything written out that a terminal or a reader
 // could be deceived by: control characters (C0, C1, DEL), invisible and
 // direction-changing format characters, and bytes that are no UTF-8. What is
-// left stands on one line. Escaping twice changes nothing more.
+// left stands on one line. JWTs and private keys in PEM become ****, whoever
+// wrote them. Escaping twice changes nothing more.
 func Escape(text string) string {
+	text = credential.ReplaceAllString(text, "****")
 	if clean(text) {
 		return text
 	}
@@ -27,6 +30,11 @@ func Escape(text string) string {
 	}
 	return b.String()
 }
+
+// credential matches what is a secret wherever it comes from, a helper's stderr
+// or a library's debug line: a JWT, and a private key to its end or that of the
+// text.
+var credential = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?|(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
 
 // EscapeTo is Escape for a text of any size: at most limit runes of it are
 // read, and an ellipsis stands for the rest.

@@ -22,6 +22,10 @@ func TestEscapeShowsWhatWouldDeceive(t *testing.T) {
 		{"line separator", "a\u2028b", `a\u2028b`},
 		{"invalid UTF-8", "a\xff\xc3b", `a\xff\xc3b`},
 		{"a replacement character is a character", "a\uFFFDb", "a\uFFFDb"},
+		{"a JWT", "got eyJhbGciOiJSUzI1NiJ9.eyJjaHQiOiJ4In0.c2ln_bmF0dXJl, no", "got ****, no"},
+		{"a private key", "a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nb", `a ****\nb`},
+		{"the head of a private key", "a -----BEGIN PRIVATE KEY-----\nMIIE", "a ****"},
+		{"a certificate is none", "-----BEGIN CERTIFICATE-----", "-----BEGIN CERTIFICATE-----"},
 		{"beyond the basic plane", "a\U000e0001b", `a\U000e0001b`},
 	}
 	for _, tt := range tests {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -104,11 +105,12 @@ func (c *careful) text(text string) string {
 	return EscapeTo(c.mask.Replace(strings.TrimRight(text, "\r\n")), maxLogText)
 }
 
-// masker replaces secrets; texts too short to be one are left alone, else half
-// of a log would be stars.
+// masker replaces secrets, the longest first, since one may begin with another;
+// texts too short to be one are left alone, else half of a log would be stars.
 func masker(secrets []string) *strings.Replacer {
 	var pairs []string
-	for _, secret := range secrets {
+	byLength := func(a, b string) int { return len(b) - len(a) }
+	for _, secret := range slices.SortedFunc(slices.Values(secrets), byLength) {
 		if len(secret) >= 4 {
 			pairs = append(pairs, secret, "****")
 		}
