@@ -17,6 +17,7 @@ build:
 
 test:
 	$(GO) test -race -timeout 20m ./...
+	cd tools && $(GO) test -race -timeout 20m ./... # Pushgateway and Prometheus: a module of its own
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run gofmt -w on these files'; exit 1; }
@@ -24,6 +25,7 @@ lint:
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod verify
 	$(GO) mod tidy -diff
+	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
 
 demo: build
 	bin/provision lab --nodes 5 -- provision once
