@@ -35,10 +35,11 @@ type Metrics struct {
 	lastRun, lastSuccess, lastRunDuration prometheus.Gauge
 	lastNodes                             *prometheus.GaugeVec
 
-	mu     sync.Mutex      // guards the sets below
-	atWork map[string]bool // with a worker
-	queue  map[string]bool // admitted and not with a worker yet
-	known  map[string]bool // admitted and not done
+	mu     sync.Mutex                // guards the sets below
+	atWork map[string]bool           // with a worker
+	queue  map[string]bool           // admitted and not with a worker yet
+	known  map[string]bool           // admitted and not done
+	tally  map[provision.Outcome]int // nodes done since the last Finish
 }
 
 // NewMetrics registers every metric with reg, at zero. Site is their label, and
@@ -47,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 	site = strings.ToValidUTF8(site, "\uFFFD") // a label must be
 	m := &Metrics{
 		site: site, ledger: newLedger(site),
-		atWork: map[string]bool{}, queue: map[string]bool{}, known: map[string]bool{},
+		atWork: map[string]bool{}, queue: map[string]bool{}, known: map[string]bool{}, tally: map[provision.Outcome]int{},
 	}
 	reg.MustRegister(m.ledger)
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"site": site}, reg)
@@ -65,7 +66,7 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 	m.lastRunDuration = gauge("run_duration_seconds", "How long the last run took")
 	m.lastNodes = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "nodes", Help: "Nodes of the last run by outcome"}, []string{"outcome"})
 	labelled.MustRegister(m.lastNodes)
-	m.resetNodes()
+	m.showTally()
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; its labels say what program this is",
@@ -76,10 +77,14 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 	return m
 }
 
-func (m *Metrics) resetNodes() {
+// showTally makes what was counted by outcome the last run's, and begins anew.
+func (m *Metrics) showTally() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, outcome := range provision.Outcomes {
-		m.lastNodes.WithLabelValues(string(outcome)).Set(0)
+		m.lastNodes.WithLabelValues(string(outcome)).Set(float64(m.tally[outcome]))
 	}
+	clear(m.tally)
 }
 
 // Observe implements Observer.
@@ -94,8 +99,6 @@ func (m *Metrics) Observe(event any) {
 		m.admitted(e)
 	case discovery.Dropped:
 		m.Drop(e.Identities...)
-	case provision.RunStarted:
-		m.resetNodes()
 	case provision.NodeStarted:
 		m.started(e.Node)
 	case provision.Attempt:
@@ -138,7 +141,9 @@ func (m *Metrics) done(e provision.NodeDone) {
 	case provision.Failed:
 		m.ledger.add(provisionErrors, "", 1)
 	}
-	m.lastNodes.WithLabelValues(string(e.Outcome)).Inc()
+	m.mu.Lock()
+	m.tally[e.Outcome]++
+	m.mu.Unlock()
 	m.Drop(e.Node)
 }
 
@@ -173,12 +178,14 @@ func (m *Metrics) SetPaused(paused bool) {
 	m.paused.Set(0)
 }
 
-// Finish sets the metrics of the last run. Only a run that ended with exit code
+// Finish sets the metrics of the last run; for watch, which has no runs, that is
+// the time between two discoveries. Only a run that ended with exit code
 // 0 is a success: the time of the last one stands until there is another.
 func (m *Metrics) Finish(end End, took time.Duration) {
 	now := float64(end.Finished.UnixMilli()) / 1000
 	m.lastRun.Set(now)
 	m.lastRunDuration.Set(took.Seconds())
+	m.showTally()
 	if end.ExitCode == 0 {
 		m.ledger.succeed(now)
 	}

@@ -164,7 +164,9 @@ func TestNodesAreThoseOfTheLastRun(t *testing.T) {
 		for _, event := range smallRun() {
 			m.Observe(event)
 		}
+		m.Finish(End{ExitCode: 3, Finished: began}, time.Second)
 	}
+	m.Observe(failed("next.example.net", "jwt", provision.ErrNoReply)[1]) // of a run that goes on
 	for _, outcome := range provision.Outcomes {
 		if got := valueOf(t, reg, fmt.Sprintf(`nodes{outcome="%s",site="s"}`, outcome)); got == "none" {
 			t.Errorf("got no series for %s, want one", outcome)
@@ -173,8 +175,8 @@ func TestNodesAreThoseOfTheLastRun(t *testing.T) {
 	if got := valueOf(t, reg, `nodes{outcome="failed",site="s"}`); got != "3" {
 		t.Errorf("got %s failed, want those of the second run: 3", got)
 	}
-	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "6" {
-		t.Errorf("got %s errors counted, want those of both runs: 6", got)
+	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "7" {
+		t.Errorf("got %s errors counted, want those of all runs: 7", got)
 	}
 }
 
