@@ -97,13 +97,21 @@ func withRecord(entry installstate.Entry, node output.Node, now time.Time) (node
 		s.State, s.Advice = stateResetting, "`"+installstate.ResetCommand(entry.Machine)+"` finishes it"
 	case s.told(node):
 	case entry.Record.Phase == installstate.Installing:
-		s.State, s.Advice = stateInterrupted, "the next run resumes it"
+		s.State, s.Advice = stateInterrupted, resumeAdvice(entry.Record)
 	case !s.HeldUntil.IsZero():
 		s.State = stateHeld
 	default:
 		return s, false
 	}
 	return s, true
+}
+
+// resumeAdvice knows that a node whose restart was asked for may not wait again.
+func resumeAdvice(r installstate.Record) string {
+	if r.RestartAsked.IsZero() {
+		return "the next run resumes it"
+	}
+	return "it was asked to restart and its answer was not heard: the next run sees whether it left, or resumes it"
 }
 
 // unusableBecause leaves out what the line says already.

@@ -247,12 +247,30 @@ func (n *node) restart(ctx context.Context) (Outcome, error) {
 		return goOn, err
 	}
 	n.lostReply = false
+	n.note(true)
 	_, err = call(ctx, n, restart, wire.RestartRequest{Token: token, Splay: 1})
-	if errors.Is(err, ErrGone) && n.lostReply {
+	switch {
+	case errors.Is(err, ErrGone) && n.lostReply:
 		n.warn("the reply to restart was lost; the node has left, so it was accepted")
 		return goOn, nil
+	case err != nil && !n.lostReply && n.saidNo(err):
+		n.note(false)
 	}
 	return goOn, err
+}
+
+// saidNo tells a restart that will not happen from one that may.
+func (n *node) saidNo(err error) bool {
+	var refused *Refused
+	return errors.As(err, &refused) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader)
+}
+
+// note keeps in the record whether a restart may be under way. A node that has
+// its configuration is owed its restart, whatever becomes of the record.
+func (n *node) note(restarting bool) {
+	if err := n.restarting(restarting); err != nil {
+		n.warn(err.Error())
+	}
 }
 
 func (n *node) unlessDry(o Outcome) Outcome {

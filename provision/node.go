@@ -30,6 +30,8 @@ type node struct {
 	dry    DryRun
 	own    func() error // makes the record say that the node is ours and under way
 
+	restarting func(asked bool) error // makes the record say whether it may be restarting
+
 	finishing bool // the step under way completes a change
 	asked     bool // dry run: the helper has answered
 	lostReply bool // an attempt ended without the node being heard

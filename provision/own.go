@@ -66,7 +66,7 @@ func (r *Runner) consult(machine string) (installstate.Record, installstate.Disp
 }
 
 func heldAfter(record installstate.Record) string {
-	if record.Phase == installstate.Complete {
+	if record.Phase == installstate.Complete || !record.RestartAsked.IsZero() {
 		return "restart"
 	}
 	return "shutdown or failed upgrade"
@@ -77,12 +77,26 @@ func (o *ownership) begin() error {
 	if o.begun {
 		return nil
 	}
-	o.record.HoldUntil = time.Time{}
+	o.record.HoldUntil, o.record.RestartAsked = time.Time{}, time.Time{}
 	if err := o.store.Save(o.record); err != nil {
 		return stateCause(err)
 	}
 	o.begun = true
 	return nil
+}
+
+// restarting makes the record say that the node is about to be asked for its
+// restart, or that it surely will not restart. Should we be killed before its
+// answer, the node may be on its way out and still answer discovery: another
+// sequence would change its keys under the configuration it starts with. So the
+// hold begins here already.
+func (o *ownership) restarting(asked bool) error {
+	o.record.HoldUntil, o.record.RestartAsked = time.Time{}, time.Time{}
+	if asked {
+		o.record.RestartAsked = time.Now().UTC().Round(0)
+		o.record.HoldUntil = o.record.RestartAsked.Add(hold)
+	}
+	return stateCause(o.store.Save(o.record))
 }
 
 // settle writes what the outcome means for the record. The node is as it is

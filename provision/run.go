@@ -111,7 +111,7 @@ func (r *Runner) work(ctx, stop context.Context, s discovery.Sighting) (result R
 		return n.finish(goOn, err)
 	}
 	defer own.release()
-	n.own = own.begin
+	n.own, n.restarting = own.begin, own.restarting
 	outcome, err := n.walk(ctx)
 	result = n.finish(outcome, err)
 	if errors.Is(err, ErrState) {

@@ -45,7 +45,7 @@ var sequence = []step{
 	{"encrypt key", change, always, (*node).encryptKey},
 	{"upgrade", change, withUpgrades, (*node).upgrade},
 	{"configure", change, always, (*node).configure},
-	{"restart", finish, always, (*node).restart},
+	{restartStep, finish, always, (*node).restart},
 }
 
 func always(*config.Config) bool         { return true }

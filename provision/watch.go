@@ -34,7 +34,7 @@ func (w *Watcher) Run(ctx, stop context.Context) {
 			return nil
 		})
 	}
-	w.cycles(stop)
+	w.cycles(ctx, stop)
 	_ = group.Wait() // the functions return nil
 	w.Cycled(nil)
 }
@@ -58,7 +58,7 @@ func (w *Watcher) serve(ctx, stop context.Context) {
 }
 
 // cycles asks who waits: at once, then at every tick and every trigger.
-func (w *Watcher) cycles(stop context.Context) {
+func (w *Watcher) cycles(ctx, stop context.Context) {
 	for {
 		timer := time.NewTimer(w.Runner().Config.Interval.Duration)
 		if w.Runner().May() == nil && w.Runner().mended() {
@@ -66,6 +66,7 @@ func (w *Watcher) cycles(stop context.Context) {
 			for _, s := range seen {
 				w.Admit(s)
 			}
+			w.Runner().Settle(ctx, stop)
 			if stop.Err() == nil {
 				w.Cycled(err)
 			}

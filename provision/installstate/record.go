@@ -38,6 +38,12 @@ type Record struct {
 	Updated        time.Time `json:"updated"` // set by each write
 	Completed      time.Time `json:"completed,omitzero"`
 	HoldUntil      time.Time `json:"hold_until,omitzero"` // leave the node alone until then
+
+	// RestartAsked is when we were about to ask the configured node for its
+	// restart. It says nothing of the node, which may not have been reached:
+	// only that, once the node has left provisioning, nothing is left to do. The
+	// next attempt and MarkComplete take it away.
+	RestartAsked time.Time `json:"restart_asked,omitzero"`
 }
 
 // NewRecord starts an installation of machine: Installing, with an id of its

@@ -1,0 +1,72 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"choria-provision/provision/installstate"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// pingTimeout is how long a node has to show that it is still there; the broker
+// tells at once when it is not.
+const pingTimeout = 2 * time.Second
+
+// Settle completes what was cut off at its very end: a node that was configured
+// and asked for its restart by a run that did not live to hear the answer. Such
+// a node is in service and never waits again, so no sequence would ever finish
+// its record. That it left provisioning is asked of the broker; one that is
+// still there is left to the next sequence. A state directory that fails shows
+// in StateErr.
+func (r *Runner) Settle(ctx, stop context.Context) {
+	machines, err := r.Store.RestartAsked()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrState, err)
+		r.broken.CompareAndSwap(nil, &err)
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(r.Config.Workers)
+	for _, machine := range machines {
+		if r.ended(ctx, stop) {
+			break
+		}
+		group.Go(func() error {
+			r.settleOne(ctx, machine)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return nil
+}
+
+func (r *Runner) settleOne(ctx context.Context, machine string) {
+	lock, err := r.Store.AcquireLock(machine)
+	if err != nil {
+		return // whoever is at work on it has its record
+	}
+	defer lock.Release()
+	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
+	if err != nil || disposition != installstate.Resume || record.RestartAsked.IsZero() || !r.hasLeft(ctx, machine) {
+		return
+	}
+	if err := stateCause(r.Store.MarkComplete(record)); err != nil {
+		r.broken.CompareAndSwap(nil, &err)
+		return
+	}
+	r.Tell(Notice{Node: machine, Step: restartStep, Text: "a run that was cut off had asked for it; the node has left provisioning, so it is complete"})
+}
+
+// hasLeft reports whether the broker says that nobody of this name is in
+// provisioning.
+func (r *Runner) hasLeft(ctx context.Context, machine string) bool {
+	bounded, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := r.RPC.Request(bounded, machine, "rpcutil#ping", struct{}{})
+	return errors.Is(err, ErrGone)
+}
+
+// restartStep is the row that completes a change.
+const restartStep = "restart"
