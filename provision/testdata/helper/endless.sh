@@ -1,2 +1,3 @@
-# Writes for ever.
-exec yes '{"configuration":{"identity":"x"}}'
+# Writes for ever, and stays when nobody reads any more.
+yes '{"configuration":{"identity":"x"}}'
+exec sleep 600
