@@ -45,7 +45,8 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 	if err != nil && stop.Err() != nil {
 		return fmt.Errorf("%w: the helper was ended", interruption(stop))
 	}
-	if shown := a.showTrial(in.Identity, trial, err); shown != nil {
+	report := newTrialReport(in.Identity, trial, err).hide(output.NewMask(secretsOf(cfg)))
+	if shown := a.showTrial(report, trial.Took); shown != nil {
 		return shown
 	}
 	if err != nil {
@@ -124,12 +125,26 @@ func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 	return r
 }
 
-func (a *app) showTrial(identity string, t provision.Trial, err error) error {
-	r := newTrialReport(identity, t, err)
+// hide escapes what the helper said, and hides the secrets it repeated.
+func (r trialReport) hide(mask output.Mask) trialReport {
+	safe := func(text string) string { return output.Escape(mask.Replace(text)) }
+	r.Message, r.Error = safe(r.Message), safe(r.Error)
+	for i, warning := range r.Warnings {
+		r.Warnings[i] = safe(warning)
+	}
+	shown := map[string]string{}
+	for key, value := range r.Configuration {
+		shown[key] = mask.Replace(value)
+	}
+	r.Configuration = shown
+	return r
+}
+
+func (a *app) showTrial(r trialReport, took time.Duration) error {
 	if a.output == "json" {
 		return a.writeJSON(r)
 	}
-	_, err = fmt.Fprint(a.Out, r.text(t.Took))
+	_, err := fmt.Fprint(a.Out, r.text(took))
 	return err
 }
 

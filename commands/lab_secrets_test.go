@@ -221,3 +221,24 @@ func TestNoSecretIsInTheLogFile(t *testing.T) {
 	secrets["the wrong token"] = siteToken
 	leaks(t, secrets, texts)
 }
+
+func TestNoSecretIsShownThatAHelperRepeats(t *testing.T) {
+	t.Parallel()
+	g := guardedLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer})
+	helper := filepath.Join(t.TempDir(), "helper.sh")
+	text := "#!/bin/sh\ncat >&2\ngrep -h . " + filepath.Join(g.Dir(), "keys", "provisioner.jwt") + " " + g.ConfigFile() + " >&2\nexit 1\n"
+	if err := os.WriteFile(helper, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.set(t, map[string]any{"loglevel": "debug", "helper": helper, "logfile": g.logFile})
+	texts := map[string]string{}
+	for _, args := range [][]string{{"once"}, {"once", "--output", "json"}, {"once", "--dry-run", "--run-helper"}, {"helper", "run"}, {"helper", "run", "--output", "json"}, {"status"}} {
+		r := runIn(t, g.Lab, args...)
+		texts[strings.Join(args, " ")] = r.stdout + r.stderr
+	}
+	if !strings.Contains(texts["once"], "ed25519_pubkey") {
+		t.Errorf("got\n%s\nwant what the helper wrote to stderr", texts["once"])
+	}
+	maps.Copy(texts, g.left(t))
+	leaks(t, g.secrets(t), texts)
+}

@@ -59,7 +59,7 @@ func (c *cycle) observers() (*seen, error) {
 	if division.Lines {
 		observers = append(observers, output.NewLines(stderr, c.unattended))
 	}
-	s.tell = output.Tell(observers...)
+	s.tell = output.NewMask(secretsOf(c.cfg)).Tell(output.Tell(observers...))
 	return s, nil
 }
 

@@ -66,7 +66,7 @@ func newWatch(c *cycle) (*watch, error) {
 	if division.Lines {
 		observers = append(observers, output.NewLines(c.Err, true))
 	}
-	w.tell = output.Tell(observers...)
+	w.tell = output.NewMask(secretsOf(c.cfg)).Tell(output.Tell(observers...))
 	c.seen.tell = w.tell
 	if err := w.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
 		logger.Warnf("counters start again: %v", err)

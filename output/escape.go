@@ -17,7 +17,7 @@ const maxText = 2000
 // left stands on one line. JWTs and private keys in PEM become ****, whoever
 // wrote them. Escaping twice changes nothing more.
 func Escape(text string) string {
-	text = credential.ReplaceAllString(text, "****")
+	text = credential.ReplaceAllString(text, hidden)
 	if clean(text) {
 		return text
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -32,7 +31,7 @@ func NewLogger(o LogOptions) (*logrus.Logger, func() error, error) {
 	}
 	logger := logrus.New()
 	logger.SetLevel(level)
-	logger.SetFormatter(&careful{formatter(o.Format), masker(o.Mask)})
+	logger.SetFormatter(&careful{formatter(o.Format), NewMask(o.Mask)})
 	if o.File == "" {
 		logger.SetOutput(o.Stderr)
 		return logger, func() error { return nil }, nil
@@ -76,7 +75,7 @@ func Divide(logFile, logFormat string, terminal bool) Division {
 // careful formats log lines after escaping what is in them and masking secrets.
 type careful struct {
 	logrus.Formatter
-	mask *strings.Replacer
+	mask Mask
 }
 
 // Format implements logrus.Formatter.
@@ -103,17 +102,4 @@ func (c *careful) field(value any) any {
 
 func (c *careful) text(text string) string {
 	return EscapeTo(c.mask.Replace(strings.TrimRight(text, "\r\n")), maxLogText)
-}
-
-// masker replaces secrets, the longest first, since one may begin with another;
-// texts too short to be one are left alone, else half of a log would be stars.
-func masker(secrets []string) *strings.Replacer {
-	var pairs []string
-	byLength := func(a, b string) int { return len(b) - len(a) }
-	for _, secret := range slices.SortedFunc(slices.Values(secrets), byLength) {
-		if len(secret) >= 4 {
-			pairs = append(pairs, secret, "****")
-		}
-	}
-	return strings.NewReplacer(pairs...)
 }
