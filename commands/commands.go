@@ -138,7 +138,8 @@ func (u usageError) Unwrap() error { return u.error }
 func (a *app) fail(err error) int {
 	code := exitCode(err, a.unattended)
 	var quiet silent
-	if err != nil && !errors.As(err, &quiet) {
+	ordinary := a.unattended && errors.Is(err, errNothing) // met every minute: not worth a mail of cron's
+	if err != nil && !errors.As(err, &quiet) && !ordinary {
 		a.say("error", err.Error())
 	}
 	return code

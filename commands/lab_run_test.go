@@ -342,7 +342,7 @@ func TestTwentyAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Release()
-	if r := ended(t, cmd.Run(), stdout, stderr); r.code != 0 || r.stdout != "" {
+	if r := ended(t, cmd.Run(), stdout, stderr); r.code != 0 || r.stdout+r.stderr != "" {
 		t.Errorf("unattended beside another run: got exit code %d, %q, want 0 and silence on stdout", r.code, r.stdout)
 	}
 }

@@ -200,6 +200,9 @@ type ledger struct {
 	started time.Time
 	nodes   int
 	failed  int
+
+	turns    int
+	troubled bool // the turn before failed, or nodes in it did
 }
 
 func newLedger(w *watch) *ledger {
@@ -230,7 +233,11 @@ func (l *ledger) Observe(event any) {
 // discovery that ends it failed.
 func (l *ledger) turn(err error) {
 	l.mu.Lock()
-	report, started, failed := l.report, l.started, l.failed
+	report, started, nodes, failed := l.report, l.started, l.nodes, l.failed
+	// A turn in which nothing happened would only hide the one before it.
+	tells := l.turns == 0 || nodes > 0 || err != nil || l.troubled
+	l.turns++
+	l.troubled = failed > 0 || err != nil
 	l.open()
 	l.mu.Unlock()
 
@@ -242,8 +249,10 @@ func (l *ledger) turn(err error) {
 		end.ExitCode = exitNodes
 	}
 	doc := report.Finish(end)
-	if err := doc.Save(filepath.Join(l.w.cfg.StateDir, output.LastRunFile)); err != nil {
-		l.w.logger.Warnf("%v", err)
+	if tells {
+		if err := doc.Save(filepath.Join(l.w.cfg.StateDir, output.LastRunFile)); err != nil {
+			l.w.logger.Warnf("%v", err)
+		}
 	}
 	l.w.metrics.Finish(end, end.Finished.Sub(started))
 	l.w.end()
