@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -199,8 +200,15 @@ func TestTheRulesAreWellFormed(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	documented, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, group := range groups.Groups {
 		for _, rule := range group.Rules {
+			if !strings.Contains(string(documented), "| `"+rule.Alert+"` |") {
+				t.Errorf("%s: got no line in docs/metrics.md", rule.Alert)
+			}
 			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
 				t.Errorf("%s: got no summary, description or severity", rule.Alert)
 			}

@@ -108,6 +108,26 @@ func TestEveryQueryOfTheDashboardShowsSomething(t *testing.T) {
 	}
 }
 
+func TestEveryQueryOfTheDocumentationShowsSomething(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "## Queries\n\n```\n")
+	block, _, found := strings.Cut(block, "```")
+	if !found {
+		t.Fatal("got no queries in docs/metrics.md")
+	}
+	p := visited(t)
+	for line := range strings.Lines(block) {
+		expr, _, _ := strings.Cut(line, "   ") // what it shows stands behind it
+		if got := p.query(t, expr); len(got) == 0 {
+			t.Errorf("%s: got nothing to show", expr)
+		}
+	}
+}
+
 func TestTheDashboardShowsEveryMetric(t *testing.T) {
 	t.Parallel()
 	gateway := startGateway(t)
