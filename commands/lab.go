@@ -8,14 +8,15 @@ import (
 
 	"github.com/kballard/go-shellquote"
 
+	"choria-provision/internal/fleet"
 	"choria-provision/internal/lab"
-	"choria-provision/output"
 )
 
 // labOptions are the flags of lab.
 type labOptions struct {
 	lab.Options
-	expect  int // servers in service after the command; negative: all
+	expect  int // nodes in service after the command; negative: all
+	faults  []string
 	command []string
 }
 
@@ -26,14 +27,17 @@ func (a *app) lab() {
 	c.Flag("enrollment", "Kind of network: insecure, pki or issuer").Default(lab.Issuer).EnumVar(&o.Enrollment, lab.Insecure, lab.PKI, lab.Issuer)
 	c.Flag("keep", "Put everything into this directory, empty or absent, and leave it there").PlaceHolder("DIR").StringVar(&o.Dir)
 	c.Flag("helper", "Command line of a helper to use instead of the lab's own").PlaceHolder("CMD").StringVar(&o.Helper)
-	c.Flag("expect", "Number of servers that are in service after the command (default: all)").PlaceHolder("N").Default("-1").IntVar(&o.expect)
+	c.Flag("simulate", "Add this many light simulated nodes").PlaceHolder("N").IntVar(&o.Simulate)
+	c.Flag("fault", "Make a share of the simulated nodes misbehave: silent, slow, twin, refuse, garbage, dead or comeback; repeatable").PlaceHolder("KIND:SHARE").StringsVar(&o.faults)
+	c.Flag("per-connection", "Simulated nodes that share a broker connection").PlaceHolder("N").Default("500").IntVar(&o.PerConnection)
+	c.Flag("expect", "Number of nodes that are in service after the command (default: all that can be)").PlaceHolder("N").Default("-1").IntVar(&o.expect)
 	c.Arg("command", "Command to run in the lab, written after --").StringsVar(&o.command)
 	a.chooses(c, func(stop context.Context) error { return a.runLab(stop, o) })
 }
 
 func (a *app) runLab(stop context.Context, o labOptions) (err error) {
-	if o.Nodes < 1 || o.expect > o.Nodes {
-		return usageError{fmt.Errorf("--nodes %d with --expect %d: at least one node is needed, and no more can be expected", o.Nodes, o.expect)}
+	if err := o.check(); err != nil {
+		return usageError{err}
 	}
 	l, err := lab.Start(stop, o.Options)
 	if err != nil {
@@ -42,7 +46,7 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	defer func() { err = errors.Join(err, l.Close()) }()
 
 	if len(o.command) == 0 {
-		a.explainLab(l)
+		a.explainLab(l, o)
 		<-stop.Done()
 		return nil
 	}
@@ -56,6 +60,21 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	return errors.Join(ended, a.verifyLab(stop, l, o))
 }
 
+// check reads the faults and finds numbers that cannot be.
+func (o *labOptions) check() error {
+	if o.Nodes < 0 || o.Simulate < 0 || o.Nodes+o.Simulate < 1 || o.expect > o.Nodes+o.Simulate {
+		return fmt.Errorf("--nodes %d and --simulate %d with --expect %d: at least one node is needed, and no more can be expected", o.Nodes, o.Simulate, o.expect)
+	}
+	for _, text := range o.faults {
+		fault, err := fleet.ParseFault(text)
+		if err != nil {
+			return fmt.Errorf("--fault: %w", err)
+		}
+		o.Faults = append(o.Faults, fault)
+	}
+	return nil
+}
+
 // interruptedOr is err, unless it only shows that we were told to stop.
 func interruptedOr(stop context.Context, err error) error {
 	if stop.Err() != nil {
@@ -65,43 +84,11 @@ func interruptedOr(stop context.Context, err error) error {
 }
 
 // explainLab says how to use a lab that waits.
-func (a *app) explainLab(l *lab.Lab) {
-	fmt.Fprintf(a.Out, "%d servers wait to be provisioned. In another terminal:\n\n", len(l.NodeNames()))
+func (a *app) explainLab(l *lab.Lab, o labOptions) {
+	fmt.Fprintf(a.Out, "%s to be provisioned. In another terminal:\n\n", waiting(o))
 	for _, pair := range l.Exports() {
 		name, value, _ := strings.Cut(pair, "=")
 		fmt.Fprintf(a.Out, "    export %s=%s\n", name, shellquote.Join(value))
 	}
 	fmt.Fprintf(a.Out, "\nthen provision discover, provision once. Logs and everything else are in\n%s. Ctrl-C ends the lab.\n", l.Dir())
-}
-
-// verifyLab shows what became of each server; the error says that it is not
-// what was expected.
-func (a *app) verifyLab(stop context.Context, l *lab.Lab, o labOptions) error {
-	findings, err := l.Verify(stop)
-	if err != nil {
-		return interruptedOr(stop, err)
-	}
-	up, wrong := 0, 0
-	for _, f := range findings {
-		seen := f.Problem
-		switch f.State {
-		case lab.InService:
-			up++
-			seen = strings.Join(f.Seen, "; ")
-		case lab.Wrong, lab.Lost:
-			wrong++
-		}
-		fmt.Fprintf(a.Err, "lab: %s %s: %s\n", f.Node, f.State, output.Escape(seen))
-	}
-	fmt.Fprintf(a.Err, "lab: %d of %d servers in service\n", up, o.Nodes)
-	if o.expect < 0 {
-		o.expect = o.Nodes
-	}
-	switch {
-	case wrong > 0:
-		return fmt.Errorf("%d of the lab's servers are in production and not in order, or lost", wrong)
-	case up != o.expect:
-		return fmt.Errorf("%d of the lab's servers are in service, %d were expected", up, o.expect)
-	}
-	return nil
 }

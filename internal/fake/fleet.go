@@ -1,7 +1,7 @@
 // Package fake knows how a fleet node answers, without being one: its nodes
 // hold real keys and check what they are sent as go-choria's provision agent
 // does, and each answer can be replaced by one that no real server could be
-// brought to give. Tests use it; the product does not.
+// brought to give. Tests and the lab's simulated fleet use it.
 package fake
 
 import (

@@ -13,10 +13,11 @@ const (
 	serverName = "choria-server" // in the node's directory
 	helperName = "lab-helper"    // in the lab's bin directory
 	askerName  = "lab-asker"     // likewise
+	fleetName  = "lab-fleet"     // likewise
 )
 
 // RunIfChild returns when this process was started as what its command line
-// says. Started by a lab as a server, sample helper or client it does that
+// says. Started by a lab as a server, sample helper, client or simulated fleet it does that
 // work instead and ends the process. It comes first in main and in TestMain.
 func RunIfChild() {
 	dir, name := filepath.Split(os.Args[0])
@@ -30,6 +31,8 @@ func RunIfChild() {
 		out := os.Stdout
 		os.Stdout = os.Stderr // go-choria says some things there
 		err = runAsker(filepath.Dir(filepath.Clean(dir)), os.Stdin, out)
+	case fleetName:
+		err = runFleet(os.Stdin, os.Stdout)
 	default:
 		return
 	}

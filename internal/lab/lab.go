@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"choria-provision/internal/fleet"
 )
 
 // startLimit bounds the start of a lab; a server needs about 50 ms of it, more
@@ -25,7 +27,7 @@ const startLimit = 2 * time.Minute
 
 // Options say what a lab is made of.
 type Options struct {
-	Nodes      int    // servers, at least one
+	Nodes      int    // servers; with simulated nodes there may be none
 	Enrollment string // Insecure, PKI or Issuer
 	Dir        string // must be empty or absent, and stays; empty: a temporary one that Close removes
 	Helper     string // command line of a site's own helper; empty: the sample helper
@@ -39,6 +41,11 @@ type Options struct {
 	// Upgrades allows release_update and serves a release repository that has
 	// every version.
 	Upgrades bool
+
+	// Simulate adds light nodes, which play provisioning mode and no more.
+	Simulate      int
+	PerConnection int           // simulated nodes that share a connection; 0: 500
+	Faults        []fleet.Fault // what some of the simulated nodes do wrong
 }
 
 // Lab is a running site. Its methods may be called from many goroutines, but
@@ -57,6 +64,9 @@ type Lab struct {
 	config   map[string]any
 	choria   settings
 	behaving sync.Mutex // keeps two writers of the behaviour file apart
+
+	simulated *simulation // nil without simulated nodes
+	asking    sync.Mutex  // one question to it at a time
 }
 
 // Start brings up broker and servers and returns when every server waits to
@@ -77,8 +87,10 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 
 func (o Options) check() error {
 	switch {
-	case o.Nodes < 1:
-		return fmt.Errorf("a lab of %d nodes: at least one is needed", o.Nodes)
+	case o.Nodes < 0, o.Simulate < 0, o.Nodes+o.Simulate < 1:
+		return fmt.Errorf("a lab of %d nodes and %d simulated ones: at least one is needed", o.Nodes, o.Simulate)
+	case o.Twins && o.Nodes < 1:
+		return errors.New("twins without a node")
 	case o.Strangers < 0 || o.Strangers > o.Nodes:
 		return fmt.Errorf("%d strangers among %d nodes", o.Strangers, o.Nodes)
 	}
@@ -91,7 +103,7 @@ func (l *Lab) start(ctx context.Context, o Options) error {
 		l.names = append(l.names, fmt.Sprintf("node%d.example.net", i+1))
 	}
 	for _, step := range []func(context.Context, Options) error{
-		l.makeDir, l.makeKeys, l.startBroker, l.startReleases, l.writeFiles, l.startServers,
+		l.makeDir, l.makeKeys, l.startBroker, l.startReleases, l.writeFiles, l.startServers, l.startFleet,
 	} {
 		if err := step(ctx, o); err != nil {
 			return err
@@ -128,7 +140,7 @@ func (l *Lab) makeCommands() error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	for _, name := range []string{"provision", helperName, askerName} {
+	for _, name := range []string{"provision", helperName, askerName, fleetName} {
 		if err := os.Symlink(self, filepath.Join(l.dir, "bin", name)); err != nil {
 			return err
 		}
@@ -178,6 +190,9 @@ func (l *Lab) Close() error {
 	}
 	for _, server := range l.servers {
 		errs = append(errs, server.end())
+	}
+	if l.simulated != nil {
+		errs = append(errs, l.simulated.stop())
 	}
 	if l.events != nil {
 		l.events.close()
