@@ -20,7 +20,7 @@ import (
 // run lasted from `started` for a minute and now is two minutes after.
 func busyDirectory(t *testing.T) (dir string, now time.Time) {
 	t.Helper()
-	store := recorded(t, "interrupted", "deferred", "failing", "stopped", "resetting", "done", "held", "mended", "working")
+	store := recorded(t, "interrupted", "deferred", "failing", "stopped", "resetting", "done", "held", "mended", "working", "restarting")
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -33,6 +33,10 @@ func busyDirectory(t *testing.T) (dir string, now time.Time) {
 		record.HoldUntil = time.Now().Add(hold)
 		check(store.MarkComplete(record))
 	}
+	restarting, err := store.Load("restarting")
+	check(err)
+	restarting.RestartAsked = time.Now()
+	check(store.Save(restarting))
 	started := time.Now()
 	check(store.BeginReset("resetting"))
 	complete("done", time.Second)
@@ -78,16 +82,19 @@ func TestStatusTellsWhatStandsBetweenANodeAndBeingDone(t *testing.T) {
 		got := make(map[string]nodeState)
 		for _, node := range doc.Nodes {
 			got[node.Identity] = node.State
+			if asked := strings.Contains(node.Advice, "sees whether it left"); asked != (node.Identity == "restarting") {
+				t.Errorf("%s: got advice %q", node.Identity, node.Advice)
+			}
 		}
 		want := map[string]nodeState{
-			"interrupted": stateInterrupted, "stopped": stateInterrupted, "deferred": stateWaiting, "failing": stateFailing,
+			"interrupted": stateInterrupted, "restarting": stateInterrupted, "stopped": stateInterrupted, "deferred": stateWaiting, "failing": stateFailing,
 			"never": stateFailing, "theirs": stateRefused, "resetting": stateResetting, "held": stateHeld,
 			"working": stateWorking, "broken": stateUnusable,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
-		if want := (recordCounts{Installing: 5, Complete: 3, Resetting: 1, Unusable: 1}); doc.Records != want {
+		if want := (recordCounts{Installing: 6, Complete: 3, Resetting: 1, Unusable: 1}); doc.Records != want {
 			t.Errorf("got records %+v, want %+v", doc.Records, want)
 		}
 		if doc.Running == nil || doc.Running.PID != os.Getpid() || doc.LastRun == nil || doc.LastRun.ID != "r1" {
