@@ -159,8 +159,7 @@ func replyOf(id, sender string) []byte {
 		Protocol: protocol.ReplyV1, MessageBody: `{"statuscode":0,"statusmsg":"OK","data":{"pong":1}}`,
 		Envelope: &v1.ReplyEnvelope{RequestID: id, SenderID: sender, Agent: "rpcutil", Time: time.Now().Unix()},
 	})
-	sum := sha256.Sum256(body)
-	secure := encoded(&v1.SecureReply{Protocol: protocol.SecureReplyV1, MessageBody: string(body), Hash: base64.StdEncoding.EncodeToString(sum[:])})
+	secure := encoded(&v1.SecureReply{Protocol: protocol.SecureReplyV1, MessageBody: string(body), Hash: hashOf(body)})
 	return encoded(&v1.TransportMessage{Protocol: protocol.TransportV1, Data: secure, Headers: &v1.TransportHeaders{MCollectiveSender: sender}})
 }
 
@@ -170,4 +169,9 @@ func encoded(v any) []byte {
 		panic(err) // a struct of strings and numbers
 	}
 	return data
+}
+
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -118,11 +118,13 @@ func TestNodesRefuseAChangedRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			var outer, inner map[string]json.RawMessage
-			var body []byte
-			if err := errors.Join(json.Unmarshal(data, &outer), json.Unmarshal(outer["data"], &body), json.Unmarshal(body, &inner)); err != nil {
+			var body, signature []byte
+			if err := errors.Join(json.Unmarshal(data, &outer), json.Unmarshal(outer["data"], &body),
+				json.Unmarshal(body, &inner), json.Unmarshal(inner["signature"], &signature)); err != nil {
 				t.Fatal(err)
 			}
-			inner["signature"] = json.RawMessage(strings.Replace(string(inner["signature"]), "A", "B", 1))
+			signature[0] ^= 1
+			inner["signature"] = encoded(signature)
 			body = encoded(inner)
 			outer["data"] = encoded(body)
 			if _, err := p.node.NewRequestFromTransportJSON(encoded(outer), false); err == nil {
