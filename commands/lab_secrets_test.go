@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"choria-provision/internal/lab"
@@ -75,8 +76,7 @@ func guardedLab(t *testing.T, o lab.Options) guarded {
 
 func (g guarded) set(t *testing.T, keys map[string]any) {
 	t.Helper()
-	all := maps.Clone(keys)
-	if err := g.SetConfig(all); err != nil {
+	if err := g.SetConfig(keys); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -241,4 +241,45 @@ func TestNoSecretIsShownThatAHelperRepeats(t *testing.T) {
 	}
 	maps.Copy(texts, g.left(t))
 	leaks(t, g.secrets(t), texts)
+}
+
+func TestNoSecretIsShownByWatchNorOnTheWayBack(t *testing.T) {
+	t.Parallel()
+	g := guardedLab(t, lab.Options{Nodes: 2, Enrollment: lab.PKI})
+	names, port := g.NodeNames(), freePort(t)
+	if err := g.Behave(names[0], lab.Behaviour{Do: lab.SendKey}); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]any{"loglevel": "debug", "interval": "1h", "monitor_port": port}
+	g.set(t, keys)
+	w := startWatch(t, g.Lab, "--debug")
+	await(t, "both nodes in service", func() bool { return metric(t, port, "provisioned") == "2" })
+	keys["token"] = siteToken
+	g.set(t, keys)
+	await(t, "the new configuration", func() bool { return strings.Contains(w.said(), "changed: token") })
+	secrets := g.secrets(t)
+	secrets["the new token"] = siteToken
+	if code := w.signal(syscall.SIGTERM); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+
+	g.set(t, nil)
+	secrets["the first token"] = g.token(t)
+	texts := map[string]string{"watch": w.said()}
+	say := func(args ...string) string {
+		r := runIn(t, g.Lab, append(args, "--debug")...)
+		if r.code != 0 {
+			t.Errorf("%v: got exit code %d\n%s", args, r.code, r.stderr)
+		}
+		texts[args[0]] += r.stdout + r.stderr
+		return r.stdout
+	}
+	if got := inService(t, g.Lab); len(got) != 2 {
+		t.Fatalf("in service: %v, want both", got)
+	}
+	say("reset", names[0], "--reprovision")
+	await(t, "the node back in provisioning", func() bool { return strings.Contains(say("discover", "--names"), names[0]) })
+	say("shutdown", names[0])
+	maps.Copy(texts, g.left(t))
+	leaks(t, secrets, texts)
 }
