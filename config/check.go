@@ -40,6 +40,12 @@ func checkNumbers(c *Config) []finding {
 	if c.Workers < 1 {
 		found = append(found, mistake("workers", fmt.Sprintf("is %d: nobody would do the work", c.Workers), "write 1 or more, or take it out for one worker for each CPU"))
 	}
+	if c.HelperWorkers < 0 {
+		found = append(found, mistake("helper_workers", fmt.Sprintf("is %d", c.HelperWorkers), "write 1 or more, or 0 for as many as workers"))
+	}
+	if c.HelperWorkers > c.Workers && c.Workers > 0 {
+		found = append(found, warning("helper_workers", fmt.Sprintf("is %d, but no more than workers, %d, are ever asked", c.HelperWorkers, c.Workers), "raise workers, or take it out"))
+	}
 	if c.Limit < 0 {
 		found = append(found, mistake("limit", fmt.Sprintf("is %d", c.Limit), "write 1 or more, or 0 for no limit"))
 	}
@@ -84,6 +90,9 @@ func checkWords(c *Config) []finding {
 	var found []finding
 	if !slices.Contains(logLevels, c.LogLevel) {
 		found = append(found, mistake("loglevel", fmt.Sprintf("%q is no level", c.LogLevel), "write debug, info, warn or error"))
+	}
+	if c.HelperMode != HelperExec && c.HelperMode != HelperPersistent {
+		found = append(found, mistake("helper_mode", fmt.Sprintf("%q is no mode", c.HelperMode), "write exec, or persistent when the helper answers one line after the other"))
 	}
 	if strings.ContainsAny(c.LifecycleComponent, ".>*") || strings.ContainsFunc(c.LifecycleComponent, unicode.IsSpace) || c.LifecycleComponent == "" {
 		found = append(found, mistake("lifecycle_component", fmt.Sprintf("%q cannot be part of a NATS subject", c.LifecycleComponent), "write a word without `.`, `>`, `*` and spaces, such as provision_mode_server"))

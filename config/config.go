@@ -45,8 +45,10 @@ type Config struct {
 	DiscoveryTimeout   Duration    `yaml:"discovery_timeout"`
 	RPCTimeout         Duration    `yaml:"rpc_timeout"` // 0: the agent's own
 	HelperTimeout      Duration    `yaml:"helper_timeout"`
-	RunTimeout         Duration    `yaml:"run_timeout"` // 0: none
-	Limit              int         `yaml:"limit"`       // 0: none
+	HelperWorkers      int         `yaml:"helper_workers"` // 0: as many as workers
+	HelperMode         string      `yaml:"helper_mode"`    // exec or persistent
+	RunTimeout         Duration    `yaml:"run_timeout"`    // 0: none
+	Limit              int         `yaml:"limit"`          // 0: none
 	TokenFile          string      `yaml:"token_file"`
 	BrokerPasswordFile string      `yaml:"broker_provisioning_password_file"`
 	Pushgateway        Pushgateway `yaml:"pushgateway"`
@@ -95,6 +97,12 @@ type Command struct {
 	Args []string // program first; empty when Line is
 }
 
+// The values of helper_mode.
+const (
+	HelperExec       = "exec"       // one process for each node
+	HelperPersistent = "persistent" // few processes, each asked about many nodes
+)
+
 // Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
@@ -107,6 +115,7 @@ func Default() *Config {
 		ConnectTimeout:     Duration{10 * time.Second},
 		DiscoveryTimeout:   Duration{2 * time.Second},
 		HelperTimeout:      Duration{10 * time.Second},
+		HelperMode:         HelperExec,
 		MonitorAddress:     "127.0.0.1",
 		Pushgateway: Pushgateway{
 			Job:     "choria_provision",

@@ -106,6 +106,14 @@ func (n *node) runHelper(ctx context.Context) (Answer, error) {
 	defer cancel()
 	defer context.AfterFunc(n.stop, cancel)()
 
+	done, err := n.slot.helper(ctx)
+	if err != nil {
+		return Answer{}, n.ended(ctx)
+	}
+	defer done()
+	if err := n.mayGoOn(true); err != nil { // that may have taken a while
+		return Answer{}, err
+	}
 	started := time.Now()
 	answer, err := n.helper.Answer(ctx, n.helperInput())
 	if err != nil && ctx.Err() != nil {

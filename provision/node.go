@@ -28,6 +28,7 @@ type node struct {
 	tell   func(any)
 	stop   context.Context // ends when no new step may start
 	dry    DryRun
+	slot   *Slot        // what lets it be worked on beside others; nil: it is alone
 	own    func() error // makes the record say that the node is ours and under way
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Runner works on many nodes. In
-// a dry run no record is written and no lock taken.
+// Runner works on many nodes. In a dry run no record is written and no lock
+// taken.
 type Runner struct {
 	Config *config.Config
 	RPC    RPC
@@ -23,6 +23,7 @@ type Runner struct {
 	Nonce  func() (string, error) // fresh, not to be guessed
 	May    func() error           // nil, ErrPaused or ErrNotLeader: asked before every attempt
 	Tell   func(any)              // takes the events; may be called from many goroutines
+	Slots  *Slots                 // bounds the work, shared by who works at the same time; nil: Run makes them
 
 	Fingerprint string // of this site's installations; see Fingerprint
 
@@ -43,9 +44,10 @@ type Summary struct {
 	StateErr    error    // the state directory failed while the run was on
 }
 
-// Run provisions what was seen, at most Workers nodes at a time. When stop ends
-// no new node starts and nodes at work stop at a safe step; when ctx ends they
-// stop at once. One node's failure touches no other.
+// Run provisions what was seen, Workers nodes at a time: those that wait for an
+// answer or for another attempt do not count, see Slots. When stop ends no new
+// node starts and nodes at work stop at a safe step; when ctx ends they stop at
+// once. One node's failure touches no other.
 func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summary {
 	queue, skipped, left := r.admit(seen)
 	r.Tell(RunStarted{Nodes: len(queue), Workers: r.Config.Workers, Left: left})
@@ -55,22 +57,45 @@ func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summa
 
 	results := make([]Result, len(queue))
 	started := make([]bool, len(queue))
+	slots := r.Slots
+	if slots == nil {
+		slots = NewSlots(r.Config.Workers, r.Config.HelperWorkers)
+	}
 	var group errgroup.Group
-	group.SetLimit(r.Config.Workers)
 	for i, sighting := range queue {
-		if r.ended(ctx, stop) {
+		slot, ok := r.next(ctx, stop, slots)
+		if !ok {
 			break
 		}
+		started[i] = true
 		group.Go(func() error {
-			if !r.ended(ctx, stop) {
-				started[i] = true
-				results[i] = r.work(ctx, stop, sighting)
-			}
+			defer slot.Leave()
+			results[i] = r.work(ctx, stop, sighting, slot)
 			return nil
 		})
 	}
 	_ = group.Wait() // the functions return nil: results carry the errors
 	return r.summarize(skipped, results, started, left)
+}
+
+// next waits for the slot of one more node; there is none when no new node may
+// start.
+func (r *Runner) next(ctx, stop context.Context, slots *Slots) (*Slot, bool) {
+	if r.ended(ctx, stop) {
+		return nil, false
+	}
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
+	slot, err := slots.Enter(either)
+	if err != nil {
+		return nil, false
+	}
+	if err := slot.Take(either); err != nil || r.ended(ctx, stop) {
+		slot.Leave()
+		return nil, false
+	}
+	return slot, true
 }
 
 // ended says that no new node may start.
@@ -95,11 +120,13 @@ func (r *Runner) summarize(skipped, results []Result, started []bool, left int) 
 	return sum
 }
 
-// work takes one node from its lock to its outcome.
-func (r *Runner) work(ctx, stop context.Context, s discovery.Sighting) (result Result) {
+// work takes one node from its lock to its outcome, with its slot already
+// taken; a nil slot leaves the bound to the caller.
+func (r *Runner) work(ctx, stop context.Context, s discovery.Sighting, slot *Slot) (result Result) {
 	started := time.Now()
 	r.Tell(NodeStarted{s.Identity})
 	n := r.node(stop, s)
+	n.slot = slot
 	defer func() {
 		result.Took = time.Since(started)
 		r.Tell(NodeDone{result})

@@ -65,6 +65,9 @@ func (n *node) walk(ctx context.Context) (Outcome, error) {
 			n.plan(s)
 			continue
 		}
+		if err := n.takeSlot(ctx); err != nil {
+			return goOn, err
+		}
 		if err := n.mayGoOn(true); err != nil {
 			return goOn, err
 		}

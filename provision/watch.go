@@ -52,7 +52,7 @@ func (w *Watcher) serve(ctx, stop context.Context) {
 			w.Queue.Cancel(s.Identity)
 			continue
 		}
-		r.work(ctx, stop, s)
+		r.work(ctx, stop, s, nil)
 		w.Queue.Done(s.Identity)
 	}
 }
