@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover man
+.PHONY: build test lint demo cover bench man
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -37,3 +37,11 @@ cover:
 # The man page follows the commands; a test fails when it does not.
 man:
 	$(GO) test ./commands -run TestManPageIsCurrent -update
+
+# bench measures against go-choria's stock clients; it takes a quarter of an hour.
+bench: build
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/tinyhelper ./internal/lab/tinyhelper
+	$(GO) build -trimpath -o bin/bench ./internal/bench
+	bin/bench -out bin/bench.md -profile bin/bench.pprof
+	$(GO) tool pprof -top -nodecount=10 bin/bench bin/bench.pprof
+	$(GO) test -run '^$$' -bench . -count 3 ./internal/network

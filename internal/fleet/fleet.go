@@ -7,6 +7,7 @@ package fleet
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"choria-provision/internal/fake"
 )
@@ -37,6 +38,8 @@ type Fleet struct {
 	links   []*link
 
 	mu sync.Mutex // of the links' problems
+
+	first, last atomic.Int64 // UnixNano of the first discovery and of the last restart; 0: none
 }
 
 // Start connects all nodes and returns when each waits to be provisioned.

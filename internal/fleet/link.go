@@ -86,6 +86,7 @@ func (l *link) broadcast(r request) {
 		l.failed(errors.New("a discovery request that is no ping"))
 		return
 	}
+	l.fleet.first.CompareAndSwap(0, time.Now().UnixNano())
 	for _, n := range l.order {
 		n.discovered(r)
 	}

@@ -125,6 +125,7 @@ func (n *node) after(action string, machine *fake.Node) {
 		}
 	case "choria_provision#restart":
 		n.lives++
+		n.link.fleet.last.Store(time.Now().UnixNano())
 		n.leave()
 		if n.kind == Comeback {
 			n.replace(machine.State())

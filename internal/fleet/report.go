@@ -15,6 +15,7 @@ type Report struct {
 	Actions  map[string]int `json:"actions"`  // requests, by AGENT#ACTION
 	Problems []string       `json:"problems"` // what was not as it should be, NODE: WHAT; at most 20
 	Troubled int            `json:"troubled"` // nodes with problems
+	Took     time.Duration  `json:"took"`     // from the first discovery to the last restart, ns
 	CPU      time.Duration  `json:"cpu"`      // of the fleet's process, ns
 	MaxRSS   int64          `json:"max_rss"`  // of the same, bytes
 }
@@ -64,6 +65,9 @@ func (f *Fleet) Report() Report {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(groups)) {
 		r.Groups = append(r.Groups, *groups[kind])
+	}
+	if last := f.last.Load(); last > 0 {
+		r.Took = time.Duration(last - f.first.Load())
 	}
 	r.CPU, r.MaxRSS = usage()
 	return r

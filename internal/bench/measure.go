@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"choria-provision/internal/fleet"
+	"choria-provision/internal/lab"
+)
+
+// load is one thing to measure: a fleet and a command that works on it.
+type load struct {
+	enrollment string
+	nodes      int
+	faults     []fleet.Fault
+	keys       map[string]any // of provision.yaml
+	command    []string
+	mayFail    bool // exit code 3 is expected: some nodes are faulty
+	any        bool // the fleet need not be provisioned
+}
+
+// figures are what one run of a load cost.
+type figures struct {
+	wall   time.Duration
+	cpu    time.Duration // of the process, its children left out
+	memory int64         // bytes, at the peak
+	peak   int           // sockets of it, the most seen at once: connections to the broker
+	up     int           // nodes that came into service
+	took   time.Duration // from the first discovery to the last restart, as the nodes saw it
+}
+
+// perSecond and perNode relate a run to the nodes it brought into service.
+func (f figures) perSecond() float64     { return float64(f.up) / f.wall.Seconds() }
+func (f figures) perNode() time.Duration { return f.cpu / time.Duration(max(f.up, 1)) }
+
+// measure starts a lab for the load, runs the command in it and has the fleet
+// itself say that all is well.
+func (b *bench) measure(ctx context.Context, l load) (figures, error) {
+	site, err := lab.Start(ctx, lab.Options{Enrollment: l.enrollment, Simulate: l.nodes, Faults: l.faults})
+	if err != nil {
+		return figures{}, err
+	}
+	f, err := b.measureIn(ctx, site, l)
+	if closed := site.Close(); err == nil {
+		err = closed
+	}
+	return f, err
+}
+
+func (b *bench) measureIn(ctx context.Context, site *lab.Lab, l load) (figures, error) {
+	if err := site.UseTiny(b.helper, l.keys); err != nil {
+		return figures{}, err
+	}
+	f, err := run(ctx, site, l)
+	if err != nil {
+		return f, err
+	}
+	report, err := site.Simulated()
+	if err != nil {
+		return f, err
+	}
+	if err := report.Check(); err != nil {
+		return f, err
+	}
+	f.up, f.took = report.InService(), report.Took
+	if want := report.Provisionable(); !l.any && f.up != want {
+		return f, fmt.Errorf("%d nodes came into service, want %d", f.up, want)
+	}
+	return f, nil
+}
+
+// run runs the command and samples what the kernel counts of it: a process's
+// own time is no longer told once it has been waited for.
+func run(ctx context.Context, site *lab.Lab, l load) (f figures, err error) {
+	cmd := exec.CommandContext(ctx, l.command[0], l.command[1:]...) //nolint:gosec // the benchmark's own
+	cmd.Env = site.Env()
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return f, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err = <-ended:
+			f.wall = time.Since(began)
+			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+				f.memory = usage.Maxrss * 1024
+			}
+			if code := cmd.ProcessState.ExitCode(); code != 0 && !(l.mayFail && code == 3) {
+				return f, fmt.Errorf("%v: %w: %s", l.command, err, last(problems.String()))
+			}
+			return f, nil
+		case <-tick.C:
+			if cpu, err := cpuOf(cmd.Process.Pid); err == nil {
+				f.cpu = max(f.cpu, cpu)
+			}
+			f.peak = max(f.peak, socketsOf(cmd.Process.Pid))
+		}
+	}
+}
+
+// clockTick is the kernel's unit in /proc: 10 ms everywhere Go runs.
+const clockTick = 10 * time.Millisecond
+
+// cpuOf reads utime and stime of a process from /proc: proc(5).
+func cpuOf(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold anything
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * clockTick, err
+}
+
+// socketsOf counts the open sockets of a process.
+func socketsOf(pid int) (count int) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return 0
+	}
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "socket:") {
+			count++
+		}
+	}
+	return count
+}
+
+func last(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " / ")
+}
