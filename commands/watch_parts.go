@@ -86,8 +86,9 @@ func spoken(logger *logrus.Logger, cfg *config.Config) *logrus.Logger {
 
 // build puts the runner of a configuration in force.
 func (w *watch) build(cfg *config.Config) error {
-	w.cfg = cfg
-	runner, err := w.cycle.runner()
+	reread := *w.cycle // others read w.cfg meanwhile, for what is fixed at the start
+	reread.cfg = cfg
+	runner, err := reread.runner()
 	if err != nil {
 		return err
 	}
@@ -256,8 +257,8 @@ func (l *ledger) turn(err error) {
 	}
 	l.w.metrics.Finish(end, end.Finished.Sub(started))
 	l.w.end()
-	if l.w.cfg.MetricsTextfile != "" {
-		if err := output.WriteTextfile(l.w.cfg.MetricsTextfile, l.w.registry); err != nil {
+	if path := l.w.runner().Config.MetricsTextfile; path != "" {
+		if err := output.WriteTextfile(path, l.w.registry); err != nil {
 			l.w.logger.Warnf("metrics_textfile: %v", err)
 		}
 	}
