@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench man
+.PHONY: build test lint demo cover bench soak man
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -29,6 +29,11 @@ lint:
 
 demo: build
 	bin/provision lab --nodes 5 -- provision once
+
+# Half an hour of nodes that come, fail, go and come back, about 20 a second;
+# make test has a minute of it.
+soak:
+	PROVISION_SOAK=30m PROVISION_SOAK_NODES=1200 $(GO) test ./commands -run TestSoak -timeout 45m -v
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
