@@ -167,11 +167,21 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		may = func() error { return nil }
 	}
 	return &provision.Runner{
-		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: helper, Store: c.store,
+		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
 		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: troubled(c.cfg.StateDir),
 	}, nil
+}
+
+// asks returns the helper in the form that helper_mode names.
+func (c *cycle) asks(h provision.ExecHelper) provision.Helper {
+	if c.cfg.HelperMode != config.HelperPersistent {
+		return h
+	}
+	persistent := provision.NewPersistentHelper(h)
+	c.closers = append(c.closers, persistent.Close)
+	return persistent
 }
 
 // lead takes the leadership for the length of the run.

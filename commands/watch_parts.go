@@ -92,6 +92,7 @@ func (w *watch) build(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	w.closers = reread.closers // helpers that stay end with us
 	runner.May = w.may
 	w.current.Store(runner)
 	if w.watcher == nil {

@@ -1,0 +1,139 @@
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"choria-provision/config"
+)
+
+// PersistentHelper asks helpers that stay: each reads one input a line and
+// writes one answer a line. One is started when none is idle, so there are as
+// many as ask at once. A helper that fails in any way is ended with its process
+// group; the next node gets a new one.
+type PersistentHelper struct {
+	exec ExecHelper
+
+	mu     sync.Mutex
+	idle   []*talker
+	closed bool
+}
+
+// NewPersistentHelper takes command, time limit and environment from h. Close
+// ends what it starts.
+func NewPersistentHelper(h ExecHelper) *PersistentHelper { return &PersistentHelper{exec: h} }
+
+// Answer implements Helper, with the errors of ExecHelper. An answer may name
+// the identity it is for; another one's is refused.
+func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, error) {
+	if len(p.exec.Command.Args) == 0 {
+		return Answer{}, fmt.Errorf("%w: none is configured; set helper", ErrHelper)
+	}
+	input, err := json.Marshal(in)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrHelper, err)
+	}
+	timeout := p.exec.Timeout
+	if timeout <= 0 {
+		timeout = config.Default().HelperTimeout.Duration
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
+	defer cancel()
+	t, err := p.take()
+	if err != nil {
+		return Answer{}, explainHelper(err, child{args: p.exec.Command.Args}, timeout)
+	}
+	line, err := t.ask(limited, append(input, '\n'))
+	if err != nil {
+		t.end()
+		return Answer{}, explainHelper(err, child{args: p.exec.Command.Args, stderr: t.stderr.last()}, timeout)
+	}
+	answer, err := parseAnswerOf(in.Identity, line)
+	if err != nil { // whoever is out of step once may be out of step with the next node
+		t.end()
+		return Answer{}, fmt.Errorf("%w%s", err, child{stderr: t.stderr.last()}.said())
+	}
+	p.put(t)
+	return answer, nil
+}
+
+// parseAnswerOf holds an answer against the node that was asked about, where it
+// says whose it is.
+func parseAnswerOf(identity string, line []byte) (Answer, error) {
+	answer, err := parseAnswer(line)
+	if err != nil {
+		return answer, err
+	}
+	var about struct {
+		Identity *string `json:"identity"`
+	}
+	if json.Unmarshal(line, &about) == nil && about.Identity != nil && *about.Identity != identity {
+		return Answer{}, fmt.Errorf("%w: it is for %q, the question was about %q", ErrHelperAnswer, *about.Identity, identity)
+	}
+	return answer, nil
+}
+
+// take returns a helper that waits to be asked. One that died or spoke unasked
+// meanwhile is ended and passed over.
+func (p *PersistentHelper) take() (*talker, error) {
+	for {
+		p.mu.Lock()
+		last := len(p.idle) - 1
+		if p.closed || last < 0 {
+			closed := p.closed
+			p.mu.Unlock()
+			if closed {
+				return nil, errors.New("the run is over")
+			}
+			return startTalker(p.exec)
+		}
+		t := p.idle[last]
+		p.idle = p.idle[:last]
+		p.mu.Unlock()
+		if t.quiet() {
+			return t, nil
+		}
+		t.end()
+	}
+}
+
+func (p *PersistentHelper) put(t *talker) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.idle = append(p.idle, t)
+	}
+	p.mu.Unlock()
+	if closed {
+		t.end()
+	}
+}
+
+// Close ends the helpers: their stdin is closed, and after a moment they are
+// killed. It returns when none is left.
+func (p *PersistentHelper) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	p.mu.Unlock()
+	for _, t := range idle {
+		t.closeInput()
+	}
+	moment := time.NewTimer(childGrace)
+	defer moment.Stop()
+	over := false
+	for _, t := range idle {
+		if !over {
+			select {
+			case <-t.ended:
+			case <-moment.C:
+				over = true
+			}
+		}
+		t.end()
+	}
+}

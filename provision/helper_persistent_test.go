@@ -1,0 +1,146 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choria-provision/config"
+)
+
+func talking(t *testing.T, name string) *PersistentHelper {
+	t.Helper()
+	args := []string{"sh", filepath.Join("testdata", "talker", name+".sh")}
+	h := NewPersistentHelper(ExecHelper{Command: config.Command{Args: args}, Timeout: time.Minute, Env: []string{"PROVISION_DRY_RUN=1"}})
+	t.Cleanup(h.Close)
+	return h
+}
+
+// answered asks and returns the words of the answer: process, count, identity,
+// dry run.
+func answered(t *testing.T, h *PersistentHelper, id string) []string {
+	t.Helper()
+	got, err := h.Answer(t.Context(), HelperInput{Identity: id})
+	words := strings.Fields(got.Message)
+	if err != nil || len(words) != 4 || words[2] != id || words[3] != "1" {
+		t.Fatalf("got %q and error %v, want an answer about %s in a dry run", got.Message, err, id)
+	}
+	return words
+}
+
+func TestPersistentHelperAnswersManyNodes(t *testing.T) {
+	t.Parallel()
+	h := talking(t, "good")
+	first := answered(t, h, "n1")
+	second := answered(t, h, "n2")
+	if first[0] != second[0] || second[1] != "2" {
+		t.Errorf("got process and count %v and then %v, want one process asked twice", first, second)
+	}
+	pid, err := strconv.Atoi(first[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	wantGroupGone(t, pid)
+	if _, err := h.Answer(t.Context(), HelperInput{}); !errors.Is(err, ErrHelper) {
+		t.Errorf("got %v after the end, want an error", err)
+	}
+}
+
+func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		cause error
+		says  string
+	}{
+		{"die", ErrHelper, "exit status 7; it said: out of memory"},
+		{"half", ErrHelper, "in the middle of an answer"},
+		{"hang", ErrHelperTimeout, "waiting for the database"},
+		{"garbage", ErrHelperAnswer, "INFO: lookin"},
+		{"other", ErrHelperAnswer, `for "n9"`},
+		{"endless", ErrHelperAnswer, "longer than 8 MiB"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := talking(t, "good")
+			before := answered(t, h, "n1")
+			if tt.name == "hang" {
+				h.exec.Timeout = 500 * time.Millisecond
+			}
+			_, err := h.Answer(t.Context(), HelperInput{Identity: tt.name})
+			wantCause(t, err, tt.cause, tt.says)
+			pid, bad := strconv.Atoi(before[0])
+			if bad != nil {
+				t.Fatal(bad)
+			}
+			wantGroupGone(t, pid)
+			h.exec.Timeout = time.Minute
+			if after := answered(t, h, "n2"); after[0] == before[0] || after[1] != "1" {
+				t.Errorf("got process and count %v after %v, want a new process", after, before)
+			}
+		})
+	}
+}
+
+// A second answer may come with the first or later: it never counts for the
+// node that is asked about next.
+func TestSecondAnswerIsNobodys(t *testing.T) {
+	t.Parallel()
+	h := talking(t, "good")
+	before := answered(t, h, "n1")
+	if got, err := h.Answer(t.Context(), HelperInput{Identity: "twice"}); err == nil {
+		if got.Message != "one" {
+			t.Errorf("got %q, want the first answer", got.Message)
+		}
+		<-h.idle[0].lines // wait for the second one, and put it back
+		h.idle[0].lines <- []byte(`{"msg":"two"}`)
+	}
+	if after := answered(t, h, "n2"); after[0] == before[0] {
+		t.Errorf("got process %s again, want a new one", after[0])
+	}
+}
+
+func TestPersistentHelperThatSpeaksUnasked(t *testing.T) {
+	t.Parallel()
+	_, err := talking(t, "early").Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+	wantCause(t, err, ErrHelperAnswer, "before it had read")
+}
+
+func TestCancelledPersistentHelperIsEnded(t *testing.T) {
+	t.Parallel()
+	h := talking(t, "good")
+	words := answered(t, h, "n1")
+	stop := errors.New("the operator said stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	_, err := h.Answer(ctx, HelperInput{Identity: "hang"})
+	wantCause(t, err, stop, "the operator said stop")
+	pid, bad := strconv.Atoi(words[0])
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	wantGroupGone(t, pid)
+}
+
+func TestPersistentHelpersWorkSideBySide(t *testing.T) {
+	t.Parallel()
+	h := talking(t, "good")
+	var asking sync.WaitGroup
+	for i := range 40 {
+		asking.Go(func() {
+			id := "n" + strconv.Itoa(i)
+			got, err := h.Answer(t.Context(), HelperInput{Identity: id})
+			if words := strings.Fields(got.Message); err != nil || len(words) != 4 || words[2] != id {
+				t.Errorf("%s: got %q and error %v, want its own answer", id, got.Message, err)
+			}
+		})
+	}
+	asking.Wait()
+}
