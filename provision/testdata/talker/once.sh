@@ -1,0 +1,3 @@
+# Answers once, at the least cost a shell can have.
+read -r _
+echo '{"msg":"once"}'
