@@ -30,6 +30,7 @@ type bench struct {
 	self, provision, helper string
 	profile                 string // file of the CPU profile
 	runs                    int
+	alone                   bool // the stock way is left out
 }
 
 func main() {
@@ -52,6 +53,7 @@ func start() error {
 	flag.StringVar(&b.helper, "helper", "bin/tinyhelper", "the helper")
 	flag.StringVar(&b.profile, "profile", filepath.Join(os.TempDir(), "provision.pprof"), "where the CPU profile goes")
 	flag.IntVar(&b.runs, "runs", 3, "runs of each load; the 50,000 nodes run once")
+	flag.BoolVar(&b.alone, "alone", false, "leave the stock way out")
 	out := flag.String("out", "", "write the table to this file too")
 	only := flag.String("only", "", "measure one row only")
 	flag.Parse()

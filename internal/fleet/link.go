@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +24,26 @@ type link struct {
 	directed chan *nats.Msg
 	done     chan struct{}
 	problem  error // the last thing that could not be read or sent
+
+	mu      sync.Mutex
+	present int                // nodes that have not left
+	all     *nats.Subscription // to broadcasts, while anybody is present
+}
+
+// count adds to the nodes that are present. The broker must not think that
+// somebody hears broadcasts when all have left.
+func (l *link) count(by int) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.present += by
+	switch {
+	case l.present > 0 && l.all == nil:
+		l.all, err = l.nc.ChanSubscribe("provisioning.broadcast.agent.discovery", l.directed)
+	case l.present == 0 && l.all != nil:
+		err = l.all.Unsubscribe()
+		l.all = nil
+	}
+	return err
 }
 
 // dial connects as a server in provisioning mode does: with the token of its
@@ -53,9 +74,6 @@ func (f *Fleet) open(nodes []*node) error {
 	}
 	for _, n := range nodes {
 		n.join()
-	}
-	if _, err := nc.ChanSubscribe("provisioning.broadcast.agent.discovery", l.directed); err != nil {
-		return fmt.Errorf("subscribing: %w", err)
 	}
 	if err := nc.Flush(); err != nil {
 		return fmt.Errorf("subscribing: %w", err)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -149,7 +150,7 @@ func (n *node) replace(s fake.State) {
 // leave ends the node's subscription: the broker knows of nobody here then.
 func (n *node) leave() {
 	n.gone = true
-	if err := n.sub.Unsubscribe(); err != nil {
+	if err := errors.Join(n.sub.Unsubscribe(), n.link.count(-1)); err != nil {
 		n.note("leaving: %v", err)
 	}
 }
@@ -168,4 +169,7 @@ func (n *node) join() {
 		return
 	}
 	n.sub, n.gone = sub, false
+	if err := n.link.count(1); err != nil {
+		n.note("joining: %v", err)
+	}
 }
