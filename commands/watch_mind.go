@@ -79,7 +79,7 @@ func (w *watch) checkPause() {
 
 // fixed are the keys that only count at the start.
 var fixed = []string{
-	"broker_provisioning_password", "broker_provisioning_password_file", "choria_insecure", "connect_timeout", "leader_election",
+	"broker_provisioning_password", "broker_provisioning_password_file", "choria_insecure", "connect_timeout", "helper_workers", "leader_election",
 	"lifecycle_component", "logfile", "loglevel", "monitor_address", "monitor_port", "site", "state_dir", "workers",
 }
 
@@ -113,7 +113,7 @@ func keepFixed(cfg, old *config.Config) *config.Config {
 	cfg.LeaderElection, cfg.LifecycleComponent = old.LeaderElection, old.LifecycleComponent
 	cfg.LogFile, cfg.LogLevel = old.LogFile, old.LogLevel
 	cfg.MonitorAddress, cfg.MonitorPort, cfg.Site = old.MonitorAddress, old.MonitorPort, old.Site
-	cfg.StateDir, cfg.Workers = old.StateDir, old.Workers
+	cfg.StateDir, cfg.Workers, cfg.HelperWorkers = old.StateDir, old.Workers, old.HelperWorkers
 	return cfg
 }
 

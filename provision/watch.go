@@ -27,33 +27,43 @@ type Watcher struct {
 // Run works until stop ends: then intake ends and nodes at work stop at a safe
 // step; when ctx ends they stop at once. It returns when all is quiet.
 func (w *Watcher) Run(ctx, stop context.Context) {
+	slots := NewSlots(w.Runner().Config.Workers, w.Runner().Config.HelperWorkers)
 	var group errgroup.Group
-	for range w.Runner().Config.Workers {
-		group.Go(func() error {
-			w.serve(ctx, stop)
-			return nil
-		})
-	}
-	w.cycles(ctx, stop)
+	group.Go(func() error {
+		w.cycles(ctx, stop)
+		return nil
+	})
+	w.dispatch(ctx, stop, slots, &group)
 	_ = group.Wait() // the functions return nil
 	w.Cycled(nil)
 }
 
-// serve is one worker. A node that is taken while nothing may be done is
-// forgotten: the discovery that follows finds it again.
-func (w *Watcher) serve(ctx, stop context.Context) {
+// dispatch hands nodes to slots as both come. A node is taken before its slot:
+// the only slot there is must not wait for a node while others wait for it. One
+// whose turn comes when nothing may be done is forgotten: the discovery that
+// follows finds it again.
+func (w *Watcher) dispatch(ctx, stop context.Context, slots *Slots, group *errgroup.Group) {
 	for {
-		s, ok := w.Queue.Take(stop)
-		if !ok {
+		slot, err := slots.Enter(stop)
+		if err != nil {
 			return
 		}
-		r := w.Runner()
-		if stop.Err() != nil || r.May() != nil || r.broken.Load() != nil {
+		s, ok := w.Queue.Take(stop)
+		if !ok {
+			slot.Leave()
+			return
+		}
+		if r := w.Runner(); slot.Take(stop) != nil || stop.Err() != nil || r.May() != nil || r.broken.Load() != nil {
 			w.Queue.Cancel(s.Identity)
+			slot.Leave()
 			continue
 		}
-		r.work(ctx, stop, s, nil)
-		w.Queue.Done(s.Identity)
+		group.Go(func() error {
+			defer slot.Leave()
+			w.Runner().work(ctx, stop, s, slot)
+			w.Queue.Done(s.Identity)
+			return nil
+		})
 	}
 }
 

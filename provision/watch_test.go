@@ -149,19 +149,25 @@ func TestALostElectionEmptiesTheQueueAndStopsNodesAtTheirNextCall(t *testing.T) 
 			}
 			return provision.ErrNotLeader
 		}
-		b.fleet.On(node1, inventory, fake.Slow(time.Second))
+		b.Helper = thinking(node1, time.Second)
 		w, end := watch(t, b)
 		defer end()
 		synctest.Wait()
 		w.event(node1)
-		w.event("n2")
+		synctest.Wait()
+		w.event("n2") // waits for the only slot
+		synctest.Wait()
+		w.event("n4") // waits for a place to wait
 		time.Sleep(500 * time.Millisecond)
 		led.Store(false)
 		dropped := w.Queue.Drop()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"n2"}, dropped); diff != "" {
+		if diff := cmp.Diff([]string{"n4"}, dropped); diff != "" {
 			t.Errorf("dropped (-want +got):\n%s", diff)
+		}
+		if calls := w.fleet.Actions("n2"); calls != nil {
+			t.Errorf("a node that waited was asked for %v after the loss", calls)
 		}
 		if diff := cmp.Diff([]string{inventory}, w.fleet.Actions(node1)); diff != "" {
 			t.Errorf("calls to the node at work (-want +got):\n%s", diff)
@@ -181,12 +187,21 @@ func TestALostElectionEmptiesTheQueueAndStopsNodesAtTheirNextCall(t *testing.T) 
 	})
 }
 
+// thinking is a helper that takes its time over one node; that holds a slot.
+func thinking(name string, d time.Duration) helperFunc {
+	return func(ctx context.Context, in provision.HelperInput) (provision.Answer, error) {
+		if in.Identity == name {
+			time.Sleep(d)
+		}
+		return obliging(ctx, in)
+	}
+}
+
 func TestAStaleNodeIsDroppedWithAWord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
-		b.fleet.On("slow", inventory, fake.Slow(3*time.Minute))
-		b.Config.RPCTimeout = config.Duration{Duration: time.Hour}
+		b.Helper = thinking("slow", 3*time.Minute)
 		w, end := watch(t, b)
 		defer end()
 		synctest.Wait()

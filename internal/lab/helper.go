@@ -21,6 +21,10 @@ type question struct {
 	} `json:"ed25519_pubkey"`
 }
 
+// dryRun says that nothing was asked of the node that would change it: there is
+// neither key nor request yet.
+func dryRun() bool { return os.Getenv("PROVISION_DRY_RUN") == "1" }
+
 // issued is what the sample helper gave to a node, for Verify.
 type issued struct {
 	Key string `json:"key"`

@@ -135,7 +135,11 @@ func (n issuer) provisioner() map[string]any {
 }
 
 func (n issuer) answer(q question, s site) (map[string]any, error) {
-	if q.ED25519 == nil {
+	directory := nodeDir(n.dir, q.Identity)
+	switch {
+	case q.ED25519 != nil:
+		directory = q.ED25519.Directory
+	case !dryRun():
 		return nil, errors.New("the input holds no ed25519_pubkey: turn on features.ed25519")
 	}
 	trust, err := n.trust()
@@ -143,8 +147,8 @@ func (n issuer) answer(q question, s site) (map[string]any, error) {
 		return nil, err
 	}
 	return answerWith(configuration(q.Identity, s, trust.with(settings{
-		"plugin.security.choria.token_file": filepath.Join(q.ED25519.Directory, "server.jwt"),
-		"plugin.security.choria.seed_file":  filepath.Join(q.ED25519.Directory, "server.seed"),
+		"plugin.security.choria.token_file": filepath.Join(directory, "server.jwt"),
+		"plugin.security.choria.seed_file":  filepath.Join(directory, "server.seed"),
 	}))), nil
 }
 

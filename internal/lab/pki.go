@@ -73,6 +73,9 @@ func (n pki) provisioner() map[string]any {
 func (n pki) client(name string) settings { return n.security(name) }
 
 func (n pki) answer(q question, s site) (map[string]any, error) {
+	if q.CSR == nil && dryRun() {
+		return n.settingsFor(q, s, filepath.Join(nodeDir(n.dir, q.Identity), "ssl")), nil
+	}
 	if q.CSR == nil {
 		return nil, errors.New("the input holds no csr: turn on features.pki")
 	}
@@ -110,17 +113,21 @@ func (n pki) answerWithKey(q question, s site) (map[string]any, error) {
 }
 
 func (n pki) answerFor(q question, s site, ca authority, cert *x509.Certificate) map[string]any {
-	ssl := q.CSR.SSLDir
-	answer := answerWith(configuration(q.Identity, s, settings{
+	answer := n.settingsFor(q, s, q.CSR.SSLDir)
+	answer["certificate"] = string(certPEM(cert))
+	answer["ca"] = string(certPEM(ca.cert))
+	answer["ssldir"] = q.CSR.SSLDir
+	return answer
+}
+
+// settingsFor is the part of an answer that needs no request to sign.
+func (n pki) settingsFor(q question, s site, ssl string) map[string]any {
+	return answerWith(configuration(q.Identity, s, settings{
 		"plugin.security.provider":         "file",
 		"plugin.security.file.certificate": filepath.Join(ssl, "certificate.pem"),
 		"plugin.security.file.key":         filepath.Join(ssl, "private.pem"),
 		"plugin.security.file.ca":          filepath.Join(ssl, "ca.pem"),
 	}))
-	answer["certificate"] = string(certPEM(cert))
-	answer["ca"] = string(certPEM(ca.cert))
-	answer["ssldir"] = ssl
-	return answer
 }
 
 func signCSR(ca authority, text string) (*x509.Certificate, error) {
