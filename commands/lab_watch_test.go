@@ -453,3 +453,31 @@ func descriptors(t *testing.T, pid int) int {
 	}
 	return len(entries)
 }
+
+func TestABrokerThatDoesNotLetUsInAgainEndsWatch(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.PKI})
+	w := startWatch(t, l)
+	awaitAction(t, l, l.NodeNames()[0], "choria_provision#restart")
+
+	file := filepath.Join(l.Dir(), "broker.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := regexp.MustCompile(`(?m)^(plugin\.choria\.network\.provisioning\.client_password\s*=).*$`).ReplaceAll(text, []byte("$1 another"))
+	if err := os.WriteFile(file, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.RestartBroker(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.exited:
+	case <-time.After(patience):
+		t.Fatalf("watch goes on:\n%s", w.said())
+	}
+	if code := w.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(w.said(), "refuses our credentials") {
+		t.Errorf("got exit code %d, want 1 and the cause\n%s", code, w.said())
+	}
+}
