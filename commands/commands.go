@@ -86,9 +86,9 @@ func (a *app) globals() {
 	a.cli.Flag("choria-config", "Choria client configuration file").PlaceHolder("FILE").Envar("PROVISION_CHORIA_CONFIG").StringVar(&a.choriaFile)
 	a.cli.Flag("state-dir", "Directory for records, locks and reports").PlaceHolder("DIR").Envar("PROVISION_STATE_DIR").StringVar(&a.stateDir)
 	a.cli.Flag("debug", "Log at debug level").UnNegatableBoolVar(&a.debug)
-	a.cli.Flag("log-format", "Format of log lines").Default("text").EnumVar(&a.logFormat, "text", "json")
-	a.cli.Flag("output", "Format of the result on stdout").Default("text").EnumVar(&a.output, "text", "json")
-	a.cli.Flag("color", "When to use colour").Default("auto").EnumVar(&a.color, "auto", "always", "never")
+	wordFlag(a.cli.Flag("log-format", "Format of log lines").Default("text"), &a.logFormat, "text", "json")
+	wordFlag(a.cli.Flag("output", "Format of the result on stdout").Default("text"), &a.output, "text", "json")
+	wordFlag(a.cli.Flag("color", "When to use colour").Default("auto"), &a.color, "auto", "always", "never")
 	a.cli.Flag("unattended", "Called by a timer: a lock, a pause or a standby role is no failure").Envar("PROVISION_UNATTENDED").UnNegatableBoolVar(&a.unattended)
 }
 

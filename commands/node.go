@@ -26,7 +26,7 @@ func (a *app) node() {
 	c.Flag("dry-run", "Show what would happen, change nothing").UnNegatableBoolVar(&o.dryRun)
 	c.Flag("run-helper", "With --dry-run: also ask the helper and show what it would send").UnNegatableBoolVar(&o.runHelper)
 	c.Flag("force", "Ignore the hold of a node that was just worked on").UnNegatableBoolVar(&o.force)
-	c.Flag("wait", "Wait this long for the nodes to leave provisioning").PlaceHolder("D").DurationVar(&o.wait)
+	durationFlag(c.Flag("wait", "Wait this long for the nodes to leave provisioning").PlaceHolder("D"), &o.wait)
 	c.Flag("no-metrics", "Neither push nor write metrics").UnNegatableBoolVar(&o.noMetrics)
 	a.chooses(c, func(stop context.Context) error { return a.runNode(stop, o) })
 }

@@ -12,8 +12,8 @@ import (
 type onceOptions struct {
 	cycleOptions
 	match   []string
-	limit   int
-	workers int
+	limit   number
+	workers number
 	timeout time.Duration
 }
 
@@ -23,9 +23,9 @@ func (a *app) once() {
 	c.Flag("dry-run", "Show what would happen, change nothing").UnNegatableBoolVar(&o.dryRun)
 	c.Flag("run-helper", "With --dry-run: also ask the helper and show what it would send").UnNegatableBoolVar(&o.runHelper)
 	c.Flag("match", "Only nodes whose name fits: a glob, or a regular expression between slashes; repeatable").PlaceHolder("PATTERN").StringsVar(&o.match)
-	c.Flag("limit", "Work on no more than N nodes").PlaceHolder("N").IntVar(&o.limit)
-	c.Flag("workers", "Work on N nodes at once").PlaceHolder("N").IntVar(&o.workers)
-	c.Flag("timeout", "Start nothing after this long").PlaceHolder("D").DurationVar(&o.timeout)
+	numberFlag(c.Flag("limit", "Work on no more than N nodes").PlaceHolder("N"), 0, &o.limit)
+	numberFlag(c.Flag("workers", "Work on N nodes at once").PlaceHolder("N"), 1, &o.workers)
+	durationFlag(c.Flag("timeout", "Start nothing after this long").PlaceHolder("D"), &o.timeout)
 	c.Flag("force", "Ignore the hold of nodes that were just worked on").UnNegatableBoolVar(&o.force)
 	c.Flag("no-metrics", "Neither push nor write metrics").UnNegatableBoolVar(&o.noMetrics)
 	a.chooses(c, func(stop context.Context) error { return a.runOnce(stop, o) })
@@ -37,9 +37,6 @@ func (a *app) runOnce(stop context.Context, o onceOptions) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if o.limit < 0 || o.workers < 0 || o.timeout < 0 {
-		return usageError{fmt.Errorf("--limit, --workers and --timeout take no negative value")}
-	}
 	c, err := a.newCycle(stop, o.cycleOptions)
 	if err != nil {
 		return err
@@ -49,11 +46,11 @@ func (a *app) runOnce(stop context.Context, o onceOptions) error {
 }
 
 func (o onceOptions) override(cfg *config.Config) {
-	if o.limit > 0 {
-		cfg.Limit = o.limit
+	if o.limit.given {
+		cfg.Limit = o.limit.n
 	}
-	if o.workers > 0 {
-		cfg.Workers = o.workers
+	if o.workers.given {
+		cfg.Workers = o.workers.n
 	}
 	if o.timeout > 0 {
 		cfg.RunTimeout = config.Duration{Duration: o.timeout}
