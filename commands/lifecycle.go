@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"choria-provision/config"
+	"choria-provision/discovery"
 	"choria-provision/output"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
@@ -50,6 +51,9 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	if err := checkIdentities(o.identities); err != nil {
 		return err
 	}
+	if err := checkCollective(o.collective); err != nil {
+		return err
+	}
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -65,15 +69,51 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 
 	var failures []error
 	store := installstate.NewStore(cfg.StateDir)
+	doc := lifecycleDocument{Nodes: []lifecycleResult{}}
 	for _, identity := range o.identities {
-		err := underMutationLock(store, identity, func() error { return act(l, context.WithoutCancel(stop), identity) })
-		if err != nil {
-			failures = append(failures, err)
-			continue
+		if stop.Err() != nil {
+			failures = append(failures, fmt.Errorf("%w: the nodes from %s on were not asked", interruption(stop), identity))
+			break
 		}
-		fmt.Fprintf(a.Out, "%s %s\n", identity, does)
+		result := lifecycleResult{Identity: identity, Outcome: does}
+		err := underMutationLock(store, identity, func() error { return act(l, context.WithoutCancel(stop), identity) })
+		switch {
+		case err != nil:
+			failures = append(failures, err)
+			result.Outcome, result.Error = "failed", err.Error()
+			if errors.Is(err, errNothing) {
+				result.Outcome = "skipped"
+			}
+		case a.output != "json":
+			fmt.Fprintf(a.Out, "%s %s\n", identity, does)
+		}
+		doc.Nodes = append(doc.Nodes, result)
+	}
+	if a.output == "json" {
+		failures = append(failures, a.writeJSON(doc))
 	}
 	return errors.Join(failures...)
+}
+
+// lifecycleDocument is what `--output json` prints.
+type lifecycleDocument struct {
+	Nodes []lifecycleResult `json:"nodes"`
+}
+
+// lifecycleResult is what became of one node.
+type lifecycleResult struct {
+	Identity string `json:"identity"`
+	Outcome  string `json:"outcome"` // restarts, shuts down, skipped or failed
+	Error    string `json:"error,omitempty"`
+}
+
+// checkCollective refuses what cannot begin a NATS subject: the connection
+// would be tried until its time is up, and the broker blamed.
+func checkCollective(name string) error {
+	if !discovery.ValidIdentity(name) {
+		return usageError{fmt.Errorf("--collective: %q is not a collective: letters, digits, dots, dashes and underscores", name)}
+	}
+	return nil
 }
 
 // underMutationLock acts on a node that is not in mid-installation and that

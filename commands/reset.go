@@ -41,6 +41,13 @@ func (o resetOptions) check() error {
 		return usageError{errors.New("the name of a node is empty")}
 	case o.collective != "" && !o.reprovision:
 		return usageError{errors.New("--collective goes with --reprovision")}
+	case o.collective != "":
+		if err := checkCollective(o.collective); err != nil {
+			return err
+		}
+	}
+	if o.reprovision { // a record may be forgotten under any name, but not every name can be asked
+		return checkIdentities(o.identities)
 	}
 	return nil
 }
