@@ -25,7 +25,6 @@ type seen struct {
 	registry *prometheus.Registry
 	metrics  *output.Metrics
 	live     *output.Live // nil where nothing moves
-	closeLog func() error
 }
 
 func (c *cycle) observers() (*seen, error) {
@@ -38,10 +37,13 @@ func (c *cycle) observers() (*seen, error) {
 		stderr = s.live
 	}
 	var err error
-	if s.logger, s.closeLog, err = c.logger(c.cfg, stderr); err != nil {
+	var closeLog func() error
+	if s.logger, closeLog, err = c.logger(c.cfg, stderr); err != nil {
 		s.closeLive()
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
+	// After the connection is closed, which go-choria logs: closers run backwards.
+	c.closers = append(c.closers, func() { _ = closeLog() })
 
 	s.metrics = output.NewMetrics(s.registry, c.cfg.Site, version())
 	if !c.options.dryRun && !c.options.noMetrics {
@@ -102,7 +104,6 @@ func (s *seen) closeLive() {
 // work, or nobody is to be.
 func (s *seen) nothing(err error) error {
 	s.closeLive()
-	_ = s.closeLog() // nothing was logged that matters more than err
 	return err
 }
 
@@ -120,7 +121,7 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 	if !c.options.dryRun && !c.options.noMetrics {
 		s.publish(c, end)
 	}
-	problems = append(problems, c.show(doc), s.closeLog())
+	problems = append(problems, c.show(doc))
 	if failure := errors.Join(problems...); failure != nil && verdict == nil {
 		return failure
 	}
