@@ -37,14 +37,17 @@ type Live struct {
 
 // NewLive starts to draw on the terminal f. Close ends it.
 func NewLive(f *os.File, o PageOptions) *Live {
-	size := func() (int, int) {
-		width, height, err := term.GetSize(int(f.Fd()))
-		if err != nil {
-			return minWidth, 24
-		}
-		return width, height
+	return newLive(f, o, func() (int, int) { return screenSize(f) })
+}
+
+// screenSize is the size of the terminal f. A serial line and script(1) say
+// that theirs is 0 by 0: they do not know it.
+func screenSize(f *os.File) (width, height int) {
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return minWidth, 24
 	}
-	return newLive(f, o, size)
+	return width, height
 }
 
 func newLive(w io.Writer, o PageOptions, size func() (int, int)) *Live {
