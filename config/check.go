@@ -14,7 +14,7 @@ import (
 const minValidity = time.Hour
 
 // check walks every check; each reports all it finds and stops nothing.
-func (c *Config) check(getenv func(string) string) []finding {
+func (c *Config) check(o Overrides) []finding {
 	var found []finding
 	for _, check := range []func(*Config) []finding{
 		checkNumbers,
@@ -28,7 +28,8 @@ func (c *Config) check(getenv func(string) string) []finding {
 		checkUpgrades,
 		checkPushgateway,
 		checkPlaces,
-		func(c *Config) []finding { return checkHelper(c, getenv("PATH")) },
+		func(c *Config) []finding { return checkStateDir(c, o) },
+		func(c *Config) []finding { return checkHelper(c, o.Getenv("PATH")) },
 	} {
 		found = append(found, check(c)...)
 	}

@@ -177,8 +177,18 @@ func checkPlaces(c *Config) []finding {
 	if c.MetricsTextfile != "" && filepath.Ext(c.MetricsTextfile) != ".prom" {
 		found = append(found, warning("metrics_textfile", "node_exporter reads only files that end in .prom", "give it a name such as choria_provision.prom"))
 	}
-	if info, err := os.Stat(c.StateDir); err == nil && !info.IsDir() {
-		found = append(found, mistake("state_dir", c.StateDir+" is not a directory", "write the path of a directory; it is created when it does not exist"))
-	}
 	return found
+}
+
+// checkStateDir points at whatever named the directory.
+func checkStateDir(c *Config, o Overrides) []finding {
+	if c.StateDir == "" {
+		return []finding{mistake("state_dir", "is missing, and neither $XDG_STATE_HOME nor $HOME says where this user keeps state", "write the path of a directory, or give it with --state-dir")}
+	}
+	if info, err := os.Stat(c.StateDir); err != nil || info.IsDir() {
+		return nil
+	}
+	f := mistake("state_dir", c.StateDir+" is not a directory", "write the path of a directory; it is created when it does not exist")
+	f.File = stateDirNamed(o)
+	return []finding{f}
 }

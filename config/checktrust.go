@@ -5,7 +5,9 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 
@@ -23,7 +25,7 @@ func checkVerifyKey(c *Config) []finding {
 	if c.JWTVerifyCert == "" {
 		return nil
 	}
-	if _, err := os.Stat(c.JWTVerifyCert); err != nil {
+	if _, err := os.Stat(c.JWTVerifyCert); err != nil && !errors.Is(err, fs.ErrPermission) {
 		if tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)) {
 			return nil
 		}

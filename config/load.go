@@ -32,8 +32,10 @@ func Load(path string, o Overrides) (*Config, []Problem, error) {
 	for _, f := range checkAccess("", cfg.File) {
 		problems = append(problems, f.Problem)
 	}
-	for i := range problems {
-		problems[i].File = cfg.File
+	for i, p := range problems {
+		if p.File == "" {
+			problems[i].File = cfg.File
+		}
 	}
 	sortProblems(problems)
 	if hasErrors(problems) {
@@ -84,7 +86,7 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 	problems := append(t.problems, d.problems...)
 	c.settle(o)
 	decoded := problems
-	for _, f := range c.check(o.Getenv) {
+	for _, f := range c.check(o) {
 		// What is wrong already is not judged by its default, and what could
 		// not be read is not called missing.
 		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || !given && t.missing(f.Key) {
@@ -99,6 +101,9 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 // located gives a finding the place of its key, or of the key it is near to, or
 // of the nearest one above it; else it belongs to the file as a whole.
 func (d *decoder) located(f finding) Problem {
+	if f.File != "" { // the mistake is not in the file
+		return f.Problem
+	}
 	keys := []string{f.Key, f.near}
 	for key := f.Key; key != ""; {
 		key = key[:max(strings.LastIndexAny(key, ".["), 0)]

@@ -30,6 +30,9 @@ func environment(pairs ...string) func(string) string {
 				return pairs[i+1]
 			}
 		}
+		if name == "HOME" { // everybody has one; a test of somebody without says so
+			return "/home/operator"
+		}
 		return ""
 	}
 }
@@ -185,5 +188,22 @@ func golden(t *testing.T, path, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestKeyThatMayNotBeLookedAtIsNotCalledMissing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may look at everything")
+	}
+	dir := t.TempDir()
+	locked := filepath.Join(dir, "locked")
+	if err := os.Mkdir(locked, 0o000); err != nil {
+		t.Fatal(err)
+	}
+	text := "helper: /bin/true\nfeatures: {jwt: true}\njwt_verify_cert: " + filepath.Join(locked, "signer.pem") + "\n"
+	_, _, err := Load(write(t, dir, text), Overrides{Getenv: environment()})
+	if err == nil || !strings.Contains(err.Error(), "signer.pem cannot be read: permission denied") {
+		t.Errorf("got %v, want an error that says permission denied", err)
 	}
 }

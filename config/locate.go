@@ -39,7 +39,8 @@ func locate(flag string, getenv func(string) string, exists func(string) bool) s
 }
 
 // stateDir resolves the state directory; key is what the file says. systemd
-// may list several directories, of which the first is ours.
+// may list several directories, of which the first is ours. It is empty when
+// nothing names one.
 func stateDir(o Overrides, key string) string {
 	systemd, _, _ := strings.Cut(o.Getenv("STATE_DIRECTORY"), ":")
 	for _, named := range []string{o.StateDir, o.Getenv("PROVISION_STATE_DIR"), key, systemd} {
@@ -53,7 +54,21 @@ func stateDir(o Overrides, key string) string {
 	if xdg := o.Getenv("XDG_STATE_HOME"); filepath.IsAbs(xdg) { // relative ones do not count, says the XDG specification
 		return filepath.Join(xdg, "choria-provision")
 	}
-	return filepath.Join(o.Getenv("HOME"), ".local", "state", "choria-provision")
+	if home := o.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "choria-provision")
+	}
+	return "" // a path from the working directory would be another one at each call
+}
+
+// stateDirNamed is what outweighs the key state_dir, if anything does.
+func stateDirNamed(o Overrides) string {
+	switch {
+	case o.StateDir != "":
+		return "--state-dir"
+	case o.Getenv("PROVISION_STATE_DIR") != "":
+		return "$PROVISION_STATE_DIR"
+	}
+	return ""
 }
 
 // absolute is what an operator needs to see: relative paths count from the

@@ -3,6 +3,7 @@ package config
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -43,11 +44,18 @@ func TestTheFirstNameForTheStateDirectoryCounts(t *testing.T) {
 		{"XDG", Overrides{Getenv: environment(all[4:]...)}, "", "/xdg/choria-provision"},
 		{"a relative XDG does not count", Overrides{Getenv: environment("XDG_STATE_HOME", "xdg", "HOME", "/home/me")}, "", "/home/me/.local/state/choria-provision"},
 		{"home", Overrides{Getenv: environment(all[6:]...)}, "", "/home/me/.local/state/choria-provision"},
+		{"no home", Overrides{Getenv: environment("HOME", "")}, "", ""},
+		{"a relative home", Overrides{Getenv: environment("HOME", "me")}, "", ""},
 	}
 	for _, test := range tests {
 		if got := stateDir(test.overrides, test.key); got != test.want {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
+	}
+	dir := t.TempDir()
+	nowhere := Overrides{Getenv: environment("HOME", "")}
+	if _, _, err := Load(write(t, dir, "helper: /bin/true\n"), nowhere); err == nil || !strings.Contains(err.Error(), "neither $XDG_STATE_HOME nor $HOME") {
+		t.Errorf("a user without home: got %v, want an error that asks for state_dir", err)
 	}
 	if got := stateDir(Overrides{StateDir: "state", Getenv: environment()}, ""); !filepath.IsAbs(got) || filepath.Base(got) != "state" {
 		t.Errorf("got %s, want an absolute path", got)

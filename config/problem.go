@@ -20,7 +20,7 @@ const (
 // what to write instead. Its texts never hold a secret's value.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	File     string   `json:"file"`
+	File     string   `json:"file"`          // or the flag or variable that is wrong
 	Line     int      `json:"line"`          // from 1; 0 when the file as a whole is meant
 	Column   int      `json:"column"`        // from 1, in characters
 	Key      string   `json:"key,omitempty"` // dotted: features.pki, cert_deny_list[1]
