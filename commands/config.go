@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"choria-provision/config"
+
+	"github.com/choria-io/go-choria/choria"
+	choriaconfig "github.com/choria-io/go-choria/config"
+	"github.com/sirupsen/logrus"
 )
 
 // configure declares config check and config show.
@@ -52,9 +57,24 @@ func (a *app) judge() verdict {
 		return v
 	}
 	nameUser()
-	_, problems, err = cfg.Choria(a.choriaFile, os.Getenv)
+	client, problems, err := cfg.Choria(a.choriaFile, os.Getenv)
 	v.take(problems, err)
+	if err == nil {
+		v.trySecurity(client)
+	}
 	return v
+}
+
+// trySecurity has go-choria look for the certificates and keys it will sign and
+// connect with: what it refuses now would end every run before it connects.
+func (v *verdict) trySecurity(client *choriaconfig.Config) {
+	client.CustomLogger = logrus.New()
+	client.CustomLogger.SetOutput(io.Discard)
+	if _, err := choria.NewWithConfig(client); err != nil {
+		v.Valid = false
+		v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityError, File: absolute(client.ConfigFile),
+			Text: err.Error(), Remedy: "mend what it names in this Choria client configuration"})
+	}
 }
 
 func (v *verdict) take(problems []config.Problem, err error) {
