@@ -193,6 +193,10 @@ func TestWatchPausesAndReadsItsConfigurationAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the refusal", func() bool { return strings.Contains(w.said(), "cannot be used, the one before stays in force") })
+	await(t, "the reason", func() bool { return strings.Contains(w.said(), "error: helper: is missing") })
+	if strings.Contains(w.said(), `\n`) {
+		t.Errorf("a log line holds more than one problem:\n%s", w.said())
+	}
 	if err := l.Behave("*", lab.Behaviour{Do: lab.Defer, Message: "later"}); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +218,14 @@ func TestWatchPausesAndReadsItsConfigurationAgain(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	await(t, "the second pause", func() bool { return metric(t, port, "paused") == "1" })
+
+	// A change after a discovery: -race ends watch with another exit code when
+	// the two share memory.
+	keys["interval"] = "2h"
+	if err := l.SetConfig(keys); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second change", func() bool { return strings.Contains(w.said(), "changed: interval") })
 	if code := w.signal(syscall.SIGINT); code != 0 {
 		t.Errorf("got exit code %d, want 0", code)
 	}

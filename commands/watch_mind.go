@@ -90,7 +90,10 @@ func (w *watch) reload() {
 	defer w.notify(daemon.SdNotifyReady)
 	cfg, _, err := config.Load(w.located(), w.overrides())
 	if err != nil {
-		w.logger.Errorf("the configuration was changed and cannot be used, the one before stays in force:\n%v", err)
+		w.logger.Error("the configuration was changed and cannot be used, the one before stays in force")
+		for line := range strings.SplitSeq(err.Error(), "\n") { // a log line holds one problem
+			w.logger.Error(line)
+		}
 		return
 	}
 	changed := changedKeys(w.runner().Config, cfg)

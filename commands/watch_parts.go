@@ -101,6 +101,7 @@ func (w *watch) build(cfg *config.Config) error {
 			Discover: w.discover, Trigger: w.trigger, Cycled: w.ledger.turn,
 		}
 	}
+	w.watcher.Queue.SetInterval(cfg.Interval.Duration)
 	return nil
 }
 

@@ -18,14 +18,14 @@ var ErrQueueFull = errors.New("too many nodes wait already")
 // identity once, whether broadcasts or events bring it. It is safe for use from
 // many goroutines.
 type Queue struct {
-	interval time.Duration
-	limit    int
-	tell     func(any)
+	limit int
+	tell  func(any)
 
-	mu      sync.Mutex
-	order   []string // waiting, first come first; may hold names that were dropped
-	entries map[string]*entry
-	ready   chan struct{} // has room for one: somebody waits
+	mu       sync.Mutex
+	interval time.Duration
+	order    []string // waiting, first come first; may hold names that were dropped
+	entries  map[string]*entry
+	ready    chan struct{} // has room for one: somebody waits
 }
 
 // entry is one known identity: waiting, or with a worker.
@@ -39,6 +39,13 @@ type entry struct {
 // of each node that is admitted or refused.
 func NewQueue(interval time.Duration, limit int, tell func(any)) *Queue {
 	return &Queue{interval: interval, limit: limit, tell: tell, entries: map[string]*entry{}, ready: make(chan struct{}, 1)}
+}
+
+// SetInterval changes the interval; nodes that wait already go by it too.
+func (q *Queue) SetInterval(interval time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.interval = interval
 }
 
 // Add admits a sighting whose name was found valid. A node that is known is not

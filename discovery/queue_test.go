@@ -187,3 +187,18 @@ func FuzzStartupNeverPanics(f *testing.F) {
 	f.Add([]byte(`{"protocol":"io.choria.lifecycle.v1.startup","identity":"x","component":"c"}`))
 	f.Fuzz(func(t *testing.T, data []byte) { startup(data, "c") })
 }
+
+func TestQueueGoesByTheNewInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(time.Hour, 10, func(any) {})
+		q.Add(Sighting{Identity: "a", Seen: time.Now()})
+		q.SetInterval(time.Minute)
+		time.Sleep(time.Minute)
+		again := time.Now()
+		q.Add(Sighting{Identity: "a", Seen: again})
+		if a, _ := q.Take(t.Context()); !a.Seen.Equal(again) {
+			t.Errorf("got %+v, want a as it was seen last", a)
+		}
+	})
+}
