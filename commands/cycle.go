@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"choria-provision/config"
@@ -113,7 +114,7 @@ func (c *cycle) tellOfRun() {
 		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
 	if err := checkPause(c.cfg.StateDir); err != nil {
-		c.say("warning", fmt.Sprintf("a real run would do nothing now: %v", err))
+		c.say("warning", "a real run would do nothing now: "+strings.TrimPrefix(err.Error(), errNothing.Error()+": "))
 	}
 }
 
@@ -206,6 +207,10 @@ func (c *cycle) close() {
 	}
 }
 
+func notStarted(sum provision.Summary) string {
+	return count(sum.Unhandled, "node") + " not started"
+}
+
 // verdict is what the run comes to: nil, or an error that exitCode knows.
 func (c *cycle) verdict(sum provision.Summary, err error) error {
 	failed, worked := 0, 0
@@ -223,9 +228,9 @@ func (c *cycle) verdict(sum provision.Summary, err error) error {
 	case sum.StateErr != nil:
 		return sum.StateErr
 	case sum.Interrupted && c.stop.Err() != nil:
-		return fmt.Errorf("%w, %d nodes were not started", interruption(c.stop), sum.Unhandled)
+		return fmt.Errorf("%w; %s", interruption(c.stop), notStarted(sum))
 	case sum.Interrupted:
-		return fmt.Errorf("%w: %d nodes were not started", errInterrupted, sum.Unhandled)
+		return fmt.Errorf("%w; %s", errInterrupted, notStarted(sum))
 	case failed > 0:
 		return silent{fmt.Errorf("%w: %d of %d", errNodesFailed, failed, len(sum.Results))}
 	case !c.options.alone && worked == 0 && len(sum.Results) > 0:

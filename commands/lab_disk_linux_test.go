@@ -3,6 +3,7 @@ package commands
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,20 +70,10 @@ exec ` + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
 	if r.code != 1 || !strings.Contains(r.stderr, "state directory cannot be written") {
 		t.Errorf("got exit code %d, want 1 and the reason\n%s", r.code, r.stderr)
 	}
-	touched := 0
-	for _, name := range l.NodeNames() {
-		got := asked(t, l, name)
-		if len(got) > 0 {
-			touched++
+	for _, name := range l.NodeNames() { // a node that waited meanwhile may have been asked for what changes nothing
+		if got := asked(t, l, name); slices.Contains(got, "choria_provision#configure") {
+			t.Errorf("%s was configured without a record", name)
 		}
-		for _, action := range got {
-			if action == "choria_provision#configure" {
-				t.Errorf("%s was configured without a record", name)
-			}
-		}
-	}
-	if touched != 1 {
-		t.Errorf("%d nodes were touched, want the first only", touched)
 	}
 	entries, err := installstate.NewStore(left).List()
 	if err != nil || len(entries) != 0 {

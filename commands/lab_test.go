@@ -164,12 +164,15 @@ func tree(t *testing.T, dirs ...string) map[string]string {
 			case err != nil:
 				return err
 			}
+			if strings.HasSuffix(path, ".log") || entry.Name() == "journal.jsonl" {
+				return nil // what the lab's servers write down of themselves
+			}
 			info, err := entry.Info()
 			if err != nil {
 				return err
 			}
 			files[path] = info.Mode().String()
-			if info.Mode().IsRegular() && !strings.HasSuffix(path, ".log") && !strings.HasSuffix(path, "journal.jsonl") {
+			if info.Mode().IsRegular() {
 				content, err := os.ReadFile(path)
 				files[path] += " " + string(content)
 				return err

@@ -12,6 +12,7 @@ import (
 	"choria-provision/config"
 	"choria-provision/output"
 	"choria-provision/provision"
+	"choria-provision/provision/installstate"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
@@ -116,7 +117,7 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 	doc := s.report.Finish(end)
 	var problems []error
 	if !c.options.dryRun {
-		problems = append(problems, doc.Save(filepath.Join(c.cfg.StateDir, output.LastRunFile)))
+		problems = append(problems, c.remember(&doc))
 	}
 	if !c.options.dryRun && !c.options.noMetrics {
 		s.publish(c, end)
@@ -126,6 +127,19 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 		return failure
 	}
 	return verdict
+}
+
+// remember leaves the report for status and for the next run, with what the one
+// before it says of nodes that this one did not come to.
+func (c *cycle) remember(doc *output.Document) error {
+	path := filepath.Join(c.cfg.StateDir, output.LastRunFile)
+	if last, err := output.LoadLastRun(path); err == nil {
+		doc.CarryOver(last, func(identity string) bool {
+			record, err := c.store.Load(identity)
+			return err == nil && record.Phase == installstate.Complete
+		})
+	}
+	return doc.Save(path)
 }
 
 // publish carries the counters on and hands the metrics out. None of it is

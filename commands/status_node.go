@@ -46,7 +46,7 @@ type nodeStatus struct {
 // nodeStates puts records, locks and the last run's report together.
 func nodeStates(entries []installstate.Entry, report output.Document, now time.Time) []nodeStatus {
 	last := make(map[string]output.Node)
-	for _, node := range report.Nodes {
+	for _, node := range append(report.Nodes, report.Earlier...) { // what is earlier is skipped now, or not there
 		last[node.Identity] = node
 	}
 	ended := report.Run.Started.Add(time.Duration(report.Run.Duration * float64(time.Second)))

@@ -253,7 +253,7 @@ func (l *ledger) turn(err error) {
 	}
 	doc := report.Finish(end)
 	if tells {
-		if err := doc.Save(filepath.Join(l.w.cfg.StateDir, output.LastRunFile)); err != nil {
+		if err := l.w.remember(&doc); err != nil {
 			l.w.logger.Warnf("%v", err)
 		}
 	}

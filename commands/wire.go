@@ -117,7 +117,7 @@ func troubled(stateDir string) func(string) bool {
 		return nil
 	}
 	failed := map[string]bool{}
-	for _, node := range last.Nodes {
+	for _, node := range append(last.Nodes, last.Earlier...) {
 		failed[node.Identity] = failed[node.Identity] || node.Outcome == string(provision.Failed)
 	}
 	return func(identity string) bool { return failed[identity] }

@@ -14,7 +14,12 @@ type Document struct {
 	Run           Run       `json:"run"`
 	Discovery     Discovery `json:"discovery"`
 	Nodes         []Node    `json:"nodes"` // in the order they were done
-	Totals        Totals    `json:"totals"`
+
+	// Earlier are nodes that this run did not come to and whose last end, in a
+	// run before it, was not a good one: they fail, or were put off.
+	Earlier []Node `json:"earlier,omitempty"`
+
+	Totals Totals `json:"totals"`
 }
 
 // Run is the run as a whole. Error, Cause and Advice say why it could not be

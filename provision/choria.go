@@ -35,6 +35,8 @@ func (c ChoriaRPC) Request(ctx context.Context, node, action string, in any) ([]
 		return nil, ErrGone
 	case errors.Is(err, network.ErrTwins):
 		return nil, ErrTwins
+	case errors.Is(err, network.ErrDisconnected):
+		return nil, fmt.Errorf("%w: %w", ErrNetwork, err)
 	case errors.Is(err, network.ErrNoReply):
 		return nil, fmt.Errorf("%w%s", ErrNoReply, strings.TrimPrefix(err.Error(), network.ErrNoReply.Error()))
 	case err != nil:

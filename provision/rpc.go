@@ -115,7 +115,7 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 			n.tell(CallFailed{n.id, action, last})
 			return last
 		}
-		n.lostReply = n.lostReply || errors.Is(last, ErrNoReply)
+		n.lostReply = n.lostReply || errors.Is(last, ErrNoReply) || errors.Is(last, ErrNetwork)
 		n.rest(ctx, backoff.Default.Duration(number))
 	}
 	return last

@@ -111,7 +111,7 @@ func (r *Runner) summarize(skipped, results []Result, started []bool, left int) 
 			continue
 		}
 		sum.Results = append(sum.Results, result)
-		sum.Interrupted = sum.Interrupted || errors.Is(result.Err, ErrStopped)
+		sum.Interrupted = sum.Interrupted || wasCutOff(result.Err)
 	}
 	sum.Interrupted = sum.Interrupted || sum.Unhandled > 0
 	if broken := r.broken.Load(); broken != nil {
@@ -174,6 +174,12 @@ func (n *node) finish(outcome Outcome, err error) Result {
 		}
 	}
 	return n.result
+}
+
+// wasCutOff tells the ends that came to a node's sequence from outside, in the
+// middle of it or before it began.
+func wasCutOff(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader)
 }
 
 // isSkip tells the causes that say nothing against the node: it is not this

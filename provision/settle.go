@@ -15,6 +15,9 @@ import (
 // tells at once when it is not.
 const pingTimeout = 2 * time.Second
 
+// settlePatience bounds the whole of it: what is left is left to the next run.
+const settlePatience = 5 * time.Second
+
 // Settle completes what was cut off at its very end: a node that was configured
 // and asked for its restart by a run that did not live to hear the answer. Such
 // a node is in service and never waits again, so no sequence would ever finish
@@ -28,6 +31,8 @@ func (r *Runner) Settle(ctx, stop context.Context) {
 		r.broken.CompareAndSwap(nil, &err)
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, settlePatience)
+	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(r.Config.Workers)
 	for _, machine := range machines {

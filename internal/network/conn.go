@@ -108,7 +108,13 @@ func (c *Conn) Connector() inter.Connector { return c.connector }
 func (c *Conn) Server() string { return c.connector.ConnectedServer() }
 
 // Close ends the connection; requests under way end with ErrClosed.
-func (c *Conn) Close() { c.connector.Close() }
+func (c *Conn) Close() {
+	if !c.connector.IsConnected() {
+		c.connector.Nats().Close() // go-choria would wait for the broker, to flush
+		return
+	}
+	c.connector.Close()
+}
 
 // connect tries until the timeout. What go-choria meets while it tries it only
 // logs, so a hook on a logger of its own listens to it.
@@ -161,13 +167,25 @@ type listener struct {
 func (l *listener) logger(entry *logrus.Entry) *logrus.Entry {
 	own := logrus.New()
 	own.SetOutput(entry.Logger.Out)
-	own.SetFormatter(entry.Logger.Formatter)
+	own.SetFormatter(terse{entry.Logger.Formatter})
 	own.SetLevel(entry.Logger.GetLevel())
 	for _, level := range logrus.AllLevels {
 		own.Hooks[level] = append(own.Hooks[level], entry.Logger.Hooks[level]...)
 	}
 	own.AddHook(l)
 	return own.WithFields(entry.Data)
+}
+
+// terse leaves out what go-choria says at every connection to who turned TLS
+// off on purpose (choria/connection.go).
+type terse struct{ logrus.Formatter }
+
+// Format implements logrus.Formatter.
+func (t terse) Format(entry *logrus.Entry) ([]byte, error) {
+	if entry.Message == "Disabling TLS due to configuration override" {
+		return nil, nil
+	}
+	return t.Formatter.Format(entry)
 }
 
 // Levels implements logrus.Hook.

@@ -16,6 +16,8 @@ var (
 	ErrNobody  = errors.New("nobody listens there") // the broker says so
 	ErrNoReply = errors.New("no reply in time")     // somebody may have listened
 	ErrTwins   = errors.New("an earlier request was answered twice")
+
+	ErrDisconnected = errors.New("the connection to the broker is lost")
 )
 
 // listenOn is how long an answered request still listens: two machines of one
@@ -74,6 +76,9 @@ func (c *Conn) collect(ctx context.Context, x *exchange) ([]Reply, error) {
 			c.forget(x)
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, ctx.Err()
+			}
+			if !c.connector.IsConnected() {
+				return nil, fmt.Errorf("%w: %w", ErrDisconnected, odd)
 			}
 			return nil, odd
 		}
@@ -177,7 +182,7 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 	// the NATS reply subject makes the broker tell when nobody listens
 	err = c.connector.PublishRawMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
 	if err != nil {
-		return fmt.Errorf("sending a request: %w", err)
+		return fmt.Errorf("%w: sending a request: %w", ErrDisconnected, err)
 	}
 	return nil
 }

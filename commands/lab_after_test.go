@@ -1,0 +1,66 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+
+	"choria-provision/internal/lab"
+)
+
+func TestStatusRemembersNodesThatALaterRunDidNotComeTo(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 3, Enrollment: lab.Issuer})
+	names := l.NodeNames()
+	for name, behaviour := range map[string]lab.Behaviour{
+		names[0]: {Do: lab.Defer, Message: "no address yet"}, names[1]: {Do: lab.Fail, Message: "unknown host"}, names[2]: {Do: lab.Defer},
+	} {
+		if err := l.Behave(name, behaviour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := runIn(t, l, "once"); r.code != 3 {
+		t.Fatalf("got exit code %d\n%s", r.code, r.stderr)
+	}
+	if err := l.Behave(names[2], lab.Behaviour{}); err != nil {
+		t.Fatal(err)
+	}
+	if r := runIn(t, l, "node", names[2]); r.code != 0 {
+		t.Fatalf("got exit code %d\n%s", r.code, r.stderr)
+	}
+	said := runIn(t, l, "status").stdout
+	for _, want := range []string{"waiting: 1 node", "no address yet", "failing: 1 node", "unknown host", "held: 1 node"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("status does not say %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(said, "interrupted") {
+		t.Errorf("status calls a node interrupted:\n%s", said)
+	}
+}
+
+func TestABrokerLostInMidRunIsNamedAndTheRunEnds(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 2, Enrollment: lab.PKI})
+	wire := startProxy(t, strings.TrimPrefix(l.BrokerURL(), "nats://"))
+	if err := l.SetChoria(map[string]string{"plugin.choria.middleware_hosts": "nats://" + wire.listener.Addr().String()}); err != nil {
+		t.Fatal(err)
+	}
+	release := heldHelper(t, l, map[string]any{"rpc_timeout": "1s", "workers": 2})
+	cmd, stdout, stderr := provisionCommand(t, l, "once", "--output", "json")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range l.NodeNames() {
+		awaitAction(t, l, name, "choria_provision#gencsr")
+	}
+	wire.listener.Close()
+	wire.cut()
+	release()
+	r := ended(t, cmd.Wait(), stdout, stderr)
+	if r.code != 3 || strings.Count(r.stdout, `"cause": "network"`) != 2 {
+		t.Errorf("got exit code %d, want 3 and the broker named for both nodes\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := runIn(t, l, "status"); !strings.Contains(r.stdout, "failing: 2 nodes") {
+		t.Errorf("status says\n%s\nwant both nodes as failing", r.stdout)
+	}
+}

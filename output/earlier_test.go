@@ -1,0 +1,27 @@
+package output
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCarryOverKeepsWhatWouldBeForgotten(t *testing.T) {
+	t.Parallel()
+	node := func(name, outcome string) Node {
+		return Node{Identity: name, Outcome: outcome, Message: outcome + " by " + name}
+	}
+	last := Document{
+		Nodes: []Node{
+			node("failed", "failed"), node("deferred", "deferred"), node("good", "provisioned"), node("held", "skipped"),
+			node("again", "failed"), node("busy", "failed"), node("mended", "failed"), node("twice", "failed"),
+		},
+		Earlier: []Node{node("older", "deferred"), node("twice", "deferred")},
+	}
+	doc := Document{Nodes: []Node{node("again", "provisioned"), node("busy", "skipped"), node("new", "failed")}}
+	doc.CarryOver(last, func(name string) bool { return name == "mended" })
+	want := []Node{node("failed", "failed"), node("deferred", "deferred"), node("busy", "failed"), node("twice", "failed"), node("older", "deferred")}
+	if diff := cmp.Diff(want, doc.Earlier); diff != "" {
+		t.Errorf("carried over (-want +got):\n%s", diff)
+	}
+}
