@@ -493,3 +493,45 @@ func TestABrokerThatDoesNotLetUsInAgainEndsWatch(t *testing.T) {
 		t.Errorf("got exit code %d, want 1 and the cause\n%s", code, w.said())
 	}
 }
+
+func TestWatchTellsSystemd(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure})
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	hear := func(want string) {
+		t.Helper()
+		message := make([]byte, 4096)
+		for {
+			n, err := socket.Read(message)
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", want, err)
+			}
+			if string(message[:n]) == want {
+				return
+			}
+		}
+	}
+	cmd, _, _ := commandUntil(t.Context(), l, "watch")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=1500000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hear("READY=1")
+	hear("WATCHDOG=1")
+	hear("WATCHDOG=1")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	hear("STOPPING=1")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("watch ended with %v", err)
+	}
+}
