@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,5 +24,26 @@ func TestCarryOverKeepsWhatWouldBeForgotten(t *testing.T) {
 	want := []Node{node("failed", "failed"), node("deferred", "deferred"), node("busy", "failed"), node("twice", "failed"), node("older", "deferred")}
 	if diff := cmp.Diff(want, doc.Earlier); diff != "" {
 		t.Errorf("carried over (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodesAreEncodedOneByOneAsTheWholeWouldBe(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{0, 1, 3} {
+		doc := Document{SchemaVersion: 1, Nodes: []Node{}, Run: Run{Error: `says "nodes": [] <&>`}, Discovery: Discovery{Refused: []Refusal{}}}
+		for range count {
+			doc.Nodes = append(doc.Nodes, Node{Identity: "n", Message: `"nodes": []`, Steps: []NodeStep{{Step: "jwt"}}})
+		}
+		want, err := encode(doc, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := doc.WriteJSON(&got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("%d nodes (-want +got):\n%s", count, diff)
+		}
 	}
 }

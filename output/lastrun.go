@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -19,22 +20,73 @@ const LastRunFile = "last-run.json"
 // newer version of this program.
 var ErrUnreadableReport = errors.New("this is not a report that this version can read")
 
-// WriteJSON writes the document as `--output json` shows it.
+// WriteJSON writes the document as `--output json` shows it. Nodes are encoded
+// one by one: a report of 50,000 is some 60 MB of text, and encoding it whole
+// would take several times that in memory.
 func (d Document) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
+	nodes := d.Nodes
+	d.Nodes = []Node{}
+	frame, err := encode(d, "")
+	if err != nil {
+		return err
+	}
+	before, after, found := bytes.Cut(frame, []byte(noNodes)) // quotes inside of texts are escaped: there is one
+	if !found {
+		return errors.New("the report has no place for nodes")
+	}
+	out := bufio.NewWriter(w)
+	_, _ = out.Write(before) // bufio keeps the first error for Flush
+	_, _ = out.WriteString(noNodes[:len(noNodes)-1])
+	for i, node := range nodes {
+		text, err := encode(node, "    ")
+		if err != nil {
+			return err
+		}
+		_, _ = out.WriteString(separator(i) + "\n    ")
+		_, _ = out.Write(bytes.TrimRight(text, "\n"))
+	}
+	if len(nodes) > 0 {
+		_, _ = out.WriteString("\n  ")
+	}
+	_, _ = out.WriteString("]")
+	_, _ = out.Write(after)
+	return out.Flush()
+}
+
+// noNodes is how the document shows an empty list of nodes.
+const noNodes = `"nodes": []`
+
+func separator(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return ","
+}
+
+func encode(v any, prefix string) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(d)
+	encoder.SetIndent(prefix, "  ")
+	err := encoder.Encode(v)
+	return text.Bytes(), err
 }
 
 // Save replaces the report at path, for this user only. It is there in full
 // and will outlive a power cut, or the former one is untouched.
 func (d Document) Save(path string) error {
-	var text bytes.Buffer
-	if err := d.WriteJSON(&text); err != nil {
+	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return replace(path, text.Bytes())
+	defer func() { _ = file.Cleanup() }() // nothing is left after the replacement
+	if err := d.WriteJSON(file); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := file.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return syncDirectory(path)
 }
 
 // LoadLastRun reads the report at path. It is os.ErrNotExist when no run left
@@ -60,6 +112,11 @@ func replace(path string, content []byte) error {
 	if err := renameio.WriteFile(path, content, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
 		return err
 	}
+	return syncDirectory(path)
+}
+
+// syncDirectory makes a new name outlast a power cut.
+func syncDirectory(path string) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
