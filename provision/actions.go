@@ -128,6 +128,10 @@ func (n *node) runHelper(ctx context.Context) (Answer, error) {
 	return answer, err
 }
 
+// hasGone tells a node that did what would make it leave, and left before its
+// reply was sent or heard: an agent may end its server at once.
+func (n *node) hasGone(err error) bool { return errors.Is(err, ErrGone) && n.lostReply }
+
 // shutDown passes the helper's wish on. Only a node that cannot be asked is a
 // failure: one that says no has its reasons.
 func (n *node) shutDown(ctx context.Context) (Outcome, error) {
@@ -144,9 +148,12 @@ func (n *node) shutDown(ctx context.Context) (Outcome, error) {
 	if err := n.own(); err != nil {
 		return goOn, err
 	}
+	n.lostReply = false
 	_, err = call(ctx, n, shutdown, wire.ShutdownRequest{Token: token})
 	var refused *Refused
 	switch {
+	case n.hasGone(err):
+		n.warn("the reply to shutdown was lost; the node has left, so it was accepted")
 	case errors.As(err, &refused):
 		n.warn(fmt.Sprintf("the node did not agree to shut down: %s", refused.Message))
 		return Shutdown, nil
@@ -263,7 +270,7 @@ func (n *node) restart(ctx context.Context) (Outcome, error) {
 	n.note(true)
 	_, err = call(ctx, n, restart, wire.RestartRequest{Token: token, Splay: 1})
 	switch {
-	case errors.Is(err, ErrGone) && n.lostReply:
+	case n.hasGone(err):
 		n.warn("the reply to restart was lost; the node has left, so it was accepted")
 		return goOn, nil
 	case err != nil && !n.lostReply && n.saidNo(err):

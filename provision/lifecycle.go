@@ -48,7 +48,7 @@ func lifecycle[In any](ctx context.Context, l Lifecycle, identity string, a acti
 	if err != nil {
 		return err
 	}
-	if _, err := call(ctx, n, a, request(token)); err != nil {
+	if _, err := call(ctx, n, a, request(token)); err != nil && !n.hasGone(err) {
 		return fmt.Errorf("%s: %w", identity, err)
 	}
 	return nil

@@ -87,6 +87,8 @@ func TestSequence(t *testing.T) {
 		{name: "shutdown wins over defer", answer: provision.Answer{Shutdown: true, Defer: true}, actions: []string{inventory, shutdown}, outcome: provision.Shutdown, step: "helper"},
 		{name: "a node that does not want to shut down is warned of", answer: provision.Answer{Shutdown: true}, scripts: []script{on(shutdown, fake.Refusing("no"))}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Shutdown, step: "helper"},
 		{name: "a node that cannot be shut down", answer: provision.Answer{Shutdown: true}, scripts: []script{on(shutdown, fake.Silent)}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Failed, step: "helper", err: provision.ErrNoReply},
+		{name: "a lost reply to shutdown", answer: provision.Answer{Shutdown: true, Message: "old"}, scripts: []script{on(shutdown, lostThenGone)}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Shutdown, step: "helper", message: "old"},
+		{name: "a node gone before shutdown", answer: provision.Answer{Shutdown: true}, scripts: []script{on(shutdown, gone)}, actions: repeatAfter(inventory, shutdown, 3), outcome: provision.Failed, step: "helper", err: provision.ErrGone},
 		{name: "an answer without configuration", answer: provision.Answer{}, actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
 
 		{name: "an upgrade ends the cycle", config: upgrading, scripts: []script{upgradable}, answer: toRelease, actions: []string{inventory, update}, outcome: provision.Upgraded, step: "upgrade"},
