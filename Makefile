@@ -33,7 +33,7 @@ demo: build
 # Half an hour of nodes that come, fail, go and come back, about 20 a second;
 # make test has a minute of it.
 soak:
-	PROVISION_SOAK=30m PROVISION_SOAK_NODES=1200 $(GO) test ./commands -run TestSoak -timeout 45m -v
+	PROVISION_SOAK=30m PROVISION_SOAK_NODES=2400 $(GO) test ./commands -run TestSoak -timeout 45m -v
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...

@@ -45,14 +45,12 @@ func TestABrokerLostInMidRunIsNamedAndTheRunEnds(t *testing.T) {
 	if err := l.SetChoria(map[string]string{"plugin.choria.middleware_hosts": "nats://" + wire.listener.Addr().String()}); err != nil {
 		t.Fatal(err)
 	}
-	release := heldHelper(t, l, map[string]any{"rpc_timeout": "1s", "workers": 2})
+	release, started := heldHelper(t, l, map[string]any{"rpc_timeout": "3s", "workers": 2})
 	cmd, stdout, stderr := provisionCommand(t, l, "once", "--output", "json")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range l.NodeNames() {
-		awaitAction(t, l, name, "choria_provision#gencsr")
-	}
+	await(t, "both helpers", func() bool { return started() == 2 })
 	wire.listener.Close()
 	wire.cut()
 	release()

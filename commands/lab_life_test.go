@@ -13,12 +13,13 @@ import (
 	"choria-provision/provision/installstate"
 )
 
-// heldHelper makes the lab's helper wait until release is called.
-func heldHelper(t *testing.T, l *lab.Lab, keys map[string]any) (release func()) {
+// heldHelper makes the lab's helper wait until release is called; started
+// counts the ones that were.
+func heldHelper(t *testing.T, l *lab.Lab, keys map[string]any) (release func(), started func() int) {
 	t.Helper()
 	dir := t.TempDir()
 	gate, script := filepath.Join(dir, "answer"), filepath.Join(dir, "helper.sh")
-	text := "until test -e " + gate + "; do sleep 0.05; done\nexec " + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
+	text := "echo x >> " + filepath.Join(dir, "started") + "\nuntil test -e " + gate + "; do sleep 0.05; done\nexec " + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -29,18 +30,23 @@ func heldHelper(t *testing.T, l *lab.Lab, keys map[string]any) (release func()) 
 	if err := l.SetConfig(all); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
+	release = func() {
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	started = func() int {
+		lines, _ := os.ReadFile(filepath.Join(dir, "started"))
+		return strings.Count(string(lines), "x")
+	}
+	return release, started
 }
 
 func TestNodeWorksBesideOnceAndNeverOnTheSameNode(t *testing.T) {
 	t.Parallel()
 	l := startLab(t, lab.Options{Nodes: 2, Enrollment: lab.PKI})
 	first, second := l.NodeNames()[0], l.NodeNames()[1]
-	release := heldHelper(t, l, nil)
+	release, _ := heldHelper(t, l, nil)
 	once, onceOut, onceErr := provisionCommand(t, l, "once", "--match", first)
 	if err := once.Start(); err != nil {
 		t.Fatal(err)
@@ -124,7 +130,7 @@ func TestPauseIsSeenByARunUnderWay(t *testing.T) {
 	t.Parallel()
 	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer})
 	name := l.NodeNames()[0]
-	release := heldHelper(t, l, nil)
+	release, _ := heldHelper(t, l, nil)
 	cmd, stdout, stderr := provisionCommand(t, l, "once")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -158,7 +164,7 @@ func TestASignalEndsConnectingAndASecondOneEverything(t *testing.T) {
 	t.Cleanup(func() { silent.Close() })
 	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure})
 
-	release := heldHelper(t, l, map[string]any{"connect_timeout": "1m"})
+	release, _ := heldHelper(t, l, map[string]any{"connect_timeout": "1m"})
 	defer release()
 	if err := l.SetChoria(map[string]string{"plugin.choria.middleware_hosts": "nats://" + silent.Addr().String()}); err != nil {
 		t.Fatal(err)
