@@ -51,6 +51,9 @@ func (j journal) write(a Action) error {
 
 func (j journal) read() ([]Action, error) {
 	text, err := os.ReadFile(filepath.Join(j.dir, journalFile))
+	if errors.Is(err, os.ErrNotExist) { // nothing has happened yet
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
