@@ -8,7 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"choria-provision/internal/fleet"
 	"choria-provision/internal/lab"
 	"choria-provision/provision/installstate"
 )
@@ -187,5 +189,36 @@ func TestASignalEndsConnectingAndASecondOneEverything(t *testing.T) {
 
 	if r := runIn(t, l, "once", "--timeout", "300ms"); r.code != 5 || !strings.Contains(r.stderr, "time was up") {
 		t.Errorf("--timeout while connecting: got exit code %d, want 5 and why\n%s", r.code, r.stderr)
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Simulate: 1, Enrollment: lab.Insecure, Faults: []fleet.Fault{{Kind: fleet.Silent, Share: 1}}})
+	if err := l.SetConfig(map[string]any{"rpc_timeout": "10m"}); err != nil { // the attempt under way would be waited for
+		t.Fatal(err)
+	}
+	cmd, stdout, stderr := provisionCommand(t, l, "node", fleet.Name(0))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the attempt", func() bool {
+		seen, err := l.Simulated()
+		return err == nil && seen.Actions["choria_provision#jwt"] > 0
+	})
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for range ticker.C { // signals that are not taken yet become one
+		select {
+		case err := <-exited:
+			if r := ended(t, err, stdout, stderr); r.code != 128+int(syscall.SIGTERM) {
+				t.Errorf("got exit code %d, want %d\n%s", r.code, 128+int(syscall.SIGTERM), r.stderr)
+			}
+			return
+		default:
+			_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+		}
 	}
 }

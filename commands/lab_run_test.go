@@ -2,9 +2,12 @@ package commands
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -221,6 +224,12 @@ func TestADryRunLeavesEverythingAsItWas(t *testing.T) {
 			t.Parallel()
 			l := startLab(t, lab.Options{Nodes: 2, Enrollment: enrollment})
 			names := l.NodeNames()
+			var pushes atomic.Int32
+			gateway := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { pushes.Add(1) }))
+			t.Cleanup(gateway.Close)
+			if err := l.SetConfig(map[string]any{"pushgateway": map[string]any{"url": gateway.URL}}); err != nil {
+				t.Fatal(err)
+			}
 			before := tree(t, l.StateDir(), filepath.Join(l.Dir(), "nodes"))
 			doc, r := report(t, l, "once", "--dry-run")
 			if r.code != 0 {
@@ -248,6 +257,12 @@ func TestADryRunLeavesEverythingAsItWas(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, tree(t, l.StateDir(), filepath.Join(l.Dir(), "nodes"))); diff != "" {
 				t.Errorf("the dry runs changed (-before +after):\n%s", diff)
+			}
+			if got := pushes.Load(); got != 0 {
+				t.Errorf("the gateway heard of the dry runs %d times, want never", got)
+			}
+			if r := runIn(t, l, "once"); r.code != 0 || pushes.Load() == 0 {
+				t.Errorf("a real run: got exit code %d and %d pushes, want 0 and some\n%s", r.code, pushes.Load(), r.stderr)
 			}
 		})
 	}

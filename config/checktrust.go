@@ -25,7 +25,8 @@ func checkVerifyKey(c *Config) []finding {
 	if c.JWTVerifyCert == "" {
 		return nil
 	}
-	if _, err := os.Stat(c.JWTVerifyCert); err != nil && !errors.Is(err, fs.ErrPermission) {
+	// What is there and cannot be reached is no missing file: its own error tells why.
+	if _, err := os.Stat(c.JWTVerifyCert); errors.Is(err, fs.ErrNotExist) || err != nil && isHex(c.JWTVerifyCert) {
 		if tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)) {
 			return nil
 		}

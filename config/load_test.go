@@ -193,17 +193,14 @@ func golden(t *testing.T, path, got string) {
 
 func TestKeyThatMayNotBeLookedAtIsNotCalledMissing(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() == 0 {
-		t.Skip("root may look at everything")
-	}
 	dir := t.TempDir()
-	locked := filepath.Join(dir, "locked")
-	if err := os.Mkdir(locked, 0o000); err != nil {
+	locked := filepath.Join(dir, "locked") // a link to itself keeps out root too, whom no permission does
+	if err := os.Symlink(locked, locked); err != nil {
 		t.Fatal(err)
 	}
 	text := "helper: /bin/true\nfeatures: {jwt: true}\njwt_verify_cert: " + filepath.Join(locked, "signer.pem") + "\n"
 	_, _, err := Load(write(t, dir, text), Overrides{Getenv: environment()})
-	if err == nil || !strings.Contains(err.Error(), "signer.pem cannot be read: permission denied") {
-		t.Errorf("got %v, want an error that says permission denied", err)
+	if err == nil || !strings.Contains(err.Error(), "signer.pem cannot be read: too many levels of symbolic links") {
+		t.Errorf("got %v, want an error that says why", err)
 	}
 }
