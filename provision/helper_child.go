@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,13 @@ const (
 	childGrace = time.Second
 )
 
-// child is one run of a program: args, env and input are given, stdout and
-// stderr are what it wrote.
+// child is one run of a program: args, env, input and grace are given, stdout
+// and stderr are what it wrote.
 type child struct {
 	args  []string
 	env   []string
 	input []byte
+	grace time.Duration // 0: childGrace
 
 	stdout []byte
 	stderr []byte
@@ -59,7 +61,7 @@ func (c *child) run(parent context.Context) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.read, pipes.out.write, pipes.err.write
 	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = childGrace
+	cmd.WaitDelay = cmp.Or(c.grace, childGrace)
 	if err := cmd.Start(); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}

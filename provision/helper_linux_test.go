@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +17,8 @@ var errStop = errors.New("the operator said stop")
 
 // cancelled runs a script, cancels it when it has told its process id, and
 // returns that and the error. The script gets a file to write the id to before
-// its other arguments.
-func cancelled(t *testing.T, name string, args ...string) (pid int, err error) {
+// its other arguments, and grace to end in.
+func cancelled(t *testing.T, grace time.Duration, name string, args ...string) (pid int, err error) {
 	t.Helper()
 	file, arrived := pidFile(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -26,13 +27,15 @@ func cancelled(t *testing.T, name string, args ...string) (pid int, err error) {
 		started <- <-arrived
 		cancel(errStop)
 	}()
-	_, err = script(name, append([]string{file}, args...)...).Answer(ctx, HelperInput{})
+	h := script(name, append([]string{file}, args...)...)
+	h.grace = grace
+	_, err = h.Answer(ctx, HelperInput{})
 	return <-started, err
 }
 
 func TestCancelledHelperLeavesNothingThoughDeafToSignals(t *testing.T) {
 	t.Parallel()
-	pid, err := cancelled(t, "stubborn")
+	pid, err := cancelled(t, childGrace, "stubborn")
 	wantCause(t, err, ErrHelper, "the operator said stop")
 	wantCause(t, err, errStop, "inventory database")
 	wantGroupGone(t, pid)
@@ -43,7 +46,7 @@ func TestCancelledHelperLeavesNothingThoughDeafToSignals(t *testing.T) {
 func TestHelperMayTidyUp(t *testing.T) {
 	t.Parallel()
 	sign := filepath.Join(t.TempDir(), "tidied")
-	pid, err := cancelled(t, "tidy", sign)
+	pid, err := cancelled(t, time.Minute, "tidy", sign)
 	wantCause(t, err, errStop, "the operator said stop")
 	if _, err := os.Stat(sign); err != nil {
 		t.Errorf("got no sign of its tidying up (%v), want one", err)
