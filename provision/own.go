@@ -77,7 +77,7 @@ func (o *ownership) begin() error {
 	if o.begun {
 		return nil
 	}
-	o.record.HoldUntil, o.record.RestartAsked = time.Time{}, time.Time{}
+	o.record.HoldUntil = time.Time{}
 	if err := o.store.Save(o.record); err != nil {
 		return stateCause(err)
 	}
@@ -85,7 +85,7 @@ func (o *ownership) begin() error {
 	return nil
 }
 
-// restarting makes the record say that the node is about to be asked for its
+// restarting notes beside the record that the node is about to be asked for its
 // restart, or that it surely will not restart. Should we be killed before its
 // answer, the node may be on its way out and still answer discovery: another
 // sequence would change its keys under the configuration it starts with. So the
@@ -96,7 +96,7 @@ func (o *ownership) restarting(asked bool) error {
 		o.record.RestartAsked = time.Now().UTC().Round(0)
 		o.record.HoldUntil = o.record.RestartAsked.Add(hold)
 	}
-	return stateCause(o.store.Save(o.record))
+	return stateCause(o.lock.NoteRestart(o.record))
 }
 
 // settle writes what the outcome means for the record. The node is as it is

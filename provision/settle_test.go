@@ -112,11 +112,11 @@ func TestSettle(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
 			record := installstate.NewRecord(node1, installstate.Fingerprint([]byte(tt.site)))
-			if tt.asked {
-				record.RestartAsked = time.Now()
-			}
 			if err := b.Store.Save(record); err != nil {
 				t.Fatal(err)
+			}
+			if tt.asked {
+				noteRestart(t, b.Store, record)
 			}
 			if tt.locked {
 				lock, err := b.Store.AcquireLock(node1)
@@ -145,14 +145,28 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// noteRestart leaves what a run leaves that ends before it hears the answer.
+func noteRestart(t *testing.T, store *installstate.Store, record installstate.Record) {
+	t.Helper()
+	lock, err := store.AcquireLock(record.MachineName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	record.RestartAsked = time.Now()
+	if err := lock.NoteRestart(record); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSettleCallsNobodyAfterAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	record := installstate.NewRecord(node1, b.Fingerprint)
-	record.RestartAsked = time.Now()
 	if err := b.Store.Save(record); err != nil {
 		t.Fatal(err)
 	}
+	noteRestart(t, b.Store, record)
 	stop, end := context.WithCancel(t.Context())
 	end()
 	b.Settle(t.Context(), stop)

@@ -22,7 +22,7 @@ func (s *Store) RestartAsked() ([]string, error) {
 	}
 	var machines []string
 	for _, dir := range dirs {
-		record, err := readRecord(filepath.Join(s.nodesDir(), dir.Name(), recordFile))
+		record, err := readNoted(filepath.Join(s.nodesDir(), dir.Name()))
 		if err == nil && record.Phase == Installing && !record.RestartAsked.IsZero() && escape(record.MachineName) == dir.Name() {
 			machines = append(machines, record.MachineName)
 		}

@@ -18,10 +18,10 @@ func TestRestartAskedListsWhatWasCutOffThere(t *testing.T) {
 	long := "asked-" + strings.Repeat("x", 300)
 	for _, name := range []string{"asked", long, "installing", "complete", "resetting", "broken"} {
 		r := NewRecord(name, fingerprint)
-		if name != "installing" {
-			r.RestartAsked = time.Now()
-		}
 		save(t, s, r)
+		if name != "installing" {
+			note(t, s, r)
+		}
 	}
 	complete := loadOf(t, s, "complete")
 	if err := s.MarkComplete(complete); err != nil {
@@ -40,6 +40,22 @@ func TestRestartAskedListsWhatWasCutOffThere(t *testing.T) {
 	if after := loadOf(t, s, "complete"); !after.RestartAsked.IsZero() {
 		t.Errorf("got %+v, want completion to take the mark away", after)
 	}
+}
+
+// note leaves a note as a process does that could not complete the record.
+func note(t *testing.T, s *Store, r Record) Record {
+	t.Helper()
+	lock, err := s.AcquireLock(r.MachineName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	r.RestartAsked = time.Now().UTC().Round(0)
+	r.HoldUntil = r.RestartAsked.Add(time.Minute)
+	if err := lock.NoteRestart(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // inAnyOrder compares names as sets.

@@ -2,6 +2,7 @@ package installstate
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +33,7 @@ func TestMain(m *testing.M) {
 // roles read nothing but their arguments and tell what they saw on stdout.
 var roles = map[string]func(args []string){
 	"hold":      hold,
+	"note":      noteAndStay,
 	"wait":      func([]string) { _, _ = io.Copy(io.Discard, os.Stdin) },
 	"crash":     crash,
 	"unlucky":   unlucky,
@@ -58,6 +61,25 @@ func hold(args []string) {
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	lock.Release()
+}
+
+// noteAndStay saves a record, notes its restart, says so and stays until stdin
+// ends.
+func noteAndStay(args []string) {
+	s := NewStore(args[0])
+	lock, err := s.AcquireLock(machine)
+	if err == nil {
+		record := NewRecord(machine, fingerprint)
+		err = s.Save(record)
+		record.RestartAsked = time.Now()
+		err = errors.Join(err, lock.NoteRestart(record))
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("noted")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // crash does to a machine's record what args[1] names and is killed at the

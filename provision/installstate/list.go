@@ -66,7 +66,7 @@ func (s *Store) entry(name string) (Entry, bool) {
 // hashedEntry takes the machine's name from the record.
 func (s *Store) hashedEntry(name string) Entry {
 	path := filepath.Join(s.nodesDir(), name, recordFile)
-	record, err := readRecord(path)
+	record, err := readNoted(filepath.Dir(path))
 	entry := Entry{Machine: record.MachineName, Record: record}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -42,20 +42,93 @@ func (e *LockHeld) Error() string {
 func (e *LockHeld) Unwrap() error { return ErrLockHeld }
 
 // Lock is a kernel lock (flock) on a file. The kernel frees it when the process
-// ends in any way; children do not inherit it.
+// ends in any way; children do not inherit it. Between AcquireLock and Release
+// it belongs to one goroutine.
 type Lock struct {
 	file    *os.File
 	release sync.Once
 	tidy    func() // runs while the lock is still held
+	made    bool   // the file was not there before
+	said    lockText
+
+	// What holds as long as nobody else may write the machine's record.
+	stored *Record // as it is on the disk; nil: not known
+	named  bool    // the name of the record's directory is durable
 }
 
 // Release frees the lock; more than once does nothing.
 func (l *Lock) Release() {
 	l.release.Do(func() {
 		l.tidy()
-		_ = l.file.Truncate(0) // or the next holder would pass for us until it has signed
+		l.said.Holder = nil // or the next holder would pass for us until it has signed
+		_ = l.say()
 		unlock(l.file)
 	})
+}
+
+// NoteRestart writes down, or with a zero r.RestartAsked takes back, that the
+// configured node is about to be asked for its restart: r's RestartAsked and
+// HoldUntil. Load gives them until the record is written again. The note
+// outlives this process, not a power cut: after one it is not needed, since a
+// node has done with its restart before we are up again.
+func (l *Lock) NoteRestart(r Record) error {
+	l.said.Restart = nil
+	if !r.RestartAsked.IsZero() {
+		l.said.Restart = &restartNote{r.InstallationID, r.RestartAsked, r.HoldUntil}
+	}
+	if err := l.say(); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+// lockText is what a lock file holds. The lock holds without it.
+type lockText struct {
+	*Holder              // nil: free, or not signed yet
+	Restart *restartNote `json:"restart,omitempty"`
+}
+
+// restartNote is what NoteRestart keeps.
+type restartNote struct {
+	InstallationID string    `json:"installation_id"`
+	Asked          time.Time `json:"asked"`
+	HoldUntil      time.Time `json:"hold_until"`
+}
+
+// maxLockText is more than two names, four times and an id take, in bytes.
+const maxLockText = 1 << 10
+
+// say writes the text in one go, so that a killed process leaves the one from
+// before or this one; blanks cover what the one from before was longer.
+func (l *Lock) say() error {
+	if l.said == (lockText{}) {
+		return l.file.Truncate(0)
+	}
+	text, err := json.Marshal(l.said)
+	if err != nil {
+		return err
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	for int64(len(text)) < min(info.Size(), maxLockText) {
+		text = append(text, '\n')
+	}
+	_, err = l.file.WriteAt(text, 0)
+	return err
+}
+
+// readLockText returns the zero text where it cannot be read: it is only a help.
+func readLockText(file *os.File) lockText {
+	text := make([]byte, maxLockText)
+	n, _ := file.ReadAt(text, 0)
+	var said lockText
+	if json.Unmarshal(text[:n], &said) != nil {
+		return lockText{}
+	}
+	return said
 }
 
 // unlock does not leave it to closing: a child that is being started shares
@@ -69,10 +142,10 @@ func unlock(file *os.File) {
 // again; each time somebody else has just released it.
 const lockTries = 1000
 
-// lock takes the lock file at path or gives *LockHeld. tidy is for Release.
-func (s *Store) lock(path, what string, tidy func()) (*Lock, error) {
+// lock takes the lock file at path or gives *LockHeld.
+func (s *Store) lock(path, what string) (*Lock, error) {
 	for range lockTries {
-		file, err := s.openLock(path)
+		file, made, err := s.openLock(path)
 		if err != nil {
 			return nil, unwritable(err)
 		}
@@ -88,27 +161,45 @@ func (s *Store) lock(path, what string, tidy func()) (*Lock, error) {
 		// The one before us may have removed the file after we opened it: a
 		// lock on a file without a name keeps nobody out.
 		if hasName(file, path) {
-			sign(file)
-			return &Lock{file: file, tidy: tidy}, nil
+			lock := &Lock{file: file, tidy: func() {}, made: made}
+			lock.sign()
+			return lock, nil
 		}
 		unlock(file)
 	}
 	return nil, &LockHeld{What: what}
 }
 
-// openLock opens the file close-on-exec, as package os does. The directory may
-// be removed by a releasing process between making it and opening the file.
-func (s *Store) openLock(path string) (*os.File, error) {
+// openLock opens the file close-on-exec, as package os does, and tells whether
+// it made its directory. A releasing process may remove that again before the
+// file is in it.
+func (s *Store) openLock(path string) (file *os.File, made bool, err error) {
 	for try := 1; ; try++ {
-		if err := s.disk.ensureDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if !errors.Is(err, fs.ErrNotExist) || try == lockTries {
+			return file, made, err
 		}
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if errors.Is(err, fs.ErrNotExist) && try < lockTries {
-			continue
+		if made, err = s.makeDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false, err
 		}
-		return file, err
 	}
+}
+
+// makeDir makes the store's directory, or a node's and what is missing above it.
+// A node's is made durable with the first record in it: most that never get one
+// are strangers'.
+func (s *Store) makeDir(dir string) (made bool, err error) {
+	if dir == s.dir {
+		return false, s.disk.ensureDir(dir)
+	}
+	if err := s.disk.ensureDir(filepath.Dir(dir)); err != nil {
+		return false, err
+	}
+	err = s.disk.mkdir(dir)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // exclusive takes the lock without waiting. Who only looks (see held) has it
@@ -150,11 +241,12 @@ func hasName(file *os.File, path string) bool {
 
 // sign says who holds the lock. It is for people: the lock holds without it,
 // so a disk that is full does not matter here.
-func sign(file *os.File) {
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Since: time.Now().UTC().Round(0)})
-	if err == nil && file.Truncate(0) == nil {
-		_, _ = file.WriteAt(append(text, '\n'), 0)
+func (l *Lock) sign() {
+	if !l.made {
+		l.said = readLockText(l.file)
 	}
+	l.said.Holder = &Holder{PID: os.Getpid(), Since: time.Now().UTC().Round(0)}
+	_ = l.say()
 }
 
 // waitForHolder gives a process that has just taken the lock a moment to sign.
@@ -172,16 +264,11 @@ func waitForHolder(file *os.File) Holder {
 // readHolder returns the zero Holder when the file was not signed or by a
 // process that is no more: a killed holder leaves its signature behind.
 func readHolder(file *os.File) Holder {
-	text := make([]byte, 256)
-	n, _ := file.ReadAt(text, 0)
-	var holder Holder
-	if json.Unmarshal(text[:n], &holder) != nil || holder.PID <= 0 {
+	holder := readLockText(file).Holder
+	if holder == nil || holder.PID <= 0 || errors.Is(unix.Kill(holder.PID, 0), syscall.ESRCH) {
 		return Holder{}
 	}
-	if errors.Is(unix.Kill(holder.PID, 0), syscall.ESRCH) {
-		return Holder{}
-	}
-	return holder
+	return *holder
 }
 
 // held reports whether a process holds the lock file at path, and which. It

@@ -11,7 +11,16 @@ import (
 // waiting. When a process holds it already the error is a *LockHeld, which
 // unwraps to ErrLockHeld; ErrUnwritable when the lock file cannot be made.
 func (s *Store) AcquireLock(machine string) (*Lock, error) {
-	return s.lock(s.lockPath(machine), quote(machine), func() { s.tidy(machine) })
+	lock, err := s.lock(s.lockPath(machine), quote(machine))
+	if err != nil {
+		return nil, err
+	}
+	lock.tidy = func() {
+		s.locks.Delete(machine)
+		s.tidy(machine, lock)
+	}
+	s.locks.Store(machine, lock)
+	return lock, nil
 }
 
 // AcquireMutationLock takes the machine's lock for ordinary lifecycle work:
@@ -43,7 +52,7 @@ func (s *Store) AcquireMutationLock(machine string) (*Lock, error) {
 // AcquireRunLock takes the lock that one `once` or `watch` holds while it runs.
 // The errors are those of AcquireLock.
 func (s *Store) AcquireRunLock() (*Lock, error) {
-	return s.lock(s.runLockPath(), "a run", func() {})
+	return s.lock(s.runLockPath(), "a run")
 }
 
 // Holder reports whether a process is at work on the machine now, and which.
@@ -61,9 +70,14 @@ func (s *Store) runLockPath() string { return filepath.Join(s.dir, runLockFile) 
 // held: strangers can invent identities without end, and each would take
 // a directory for ever. Whoever waits for the lock sees that its file has lost
 // its name (see lock).
-func (s *Store) tidy(machine string) {
+func (s *Store) tidy(machine string, lock *Lock) {
 	dir := s.nodeDir(machine)
-	s.removeTemporary(dir)
+	if !lock.made {
+		s.removeTemporary(dir)
+	}
+	if lock.stored != nil {
+		return
+	}
 	if _, err := os.Lstat(s.RecordPath(machine)); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}

@@ -41,9 +41,18 @@ type Record struct {
 
 	// RestartAsked is when we were about to ask the configured node for its
 	// restart. It says nothing of the node, which may not have been reached:
-	// only that, once the node has left provisioning, nothing is left to do. The
-	// next attempt and MarkComplete take it away.
-	RestartAsked time.Time `json:"restart_asked,omitzero"`
+	// only that, once the node has left provisioning, nothing is left to do. It
+	// is not part of the record's file: Lock.NoteRestart keeps it until the record
+	// is written the next time.
+	RestartAsked time.Time `json:"-"`
+}
+
+// noted adds what NoteRestart wrote, when it was for r as it is now.
+func (r *Record) noted(n *restartNote) {
+	if n == nil || n.InstallationID != r.InstallationID || n.Asked.Before(r.Updated) {
+		return
+	}
+	r.RestartAsked, r.HoldUntil, r.Updated = n.Asked, n.HoldUntil, n.Asked
 }
 
 // NewRecord starts an installation of machine: Installing, with an id of its

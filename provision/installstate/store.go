@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -38,8 +39,10 @@ const (
 // A Store is safe for concurrent use. Methods that change a record are for
 // callers that hold the node's lock.
 type Store struct {
-	dir  string
-	disk disk
+	dir   string
+	disk  disk
+	locks sync.Map // *Lock by machine: those held through this Store
+	names group    // syncs of the directory of nodes
 }
 
 // NewStore returns the store in dir, which need not exist yet: nothing is made
@@ -67,7 +70,7 @@ func (s *Store) nodeDir(machine string) string { return filepath.Join(s.nodesDir
 // one step.
 func (s *Store) Load(machine string) (Record, error) {
 	path := s.RecordPath(machine)
-	record, err := readRecord(path)
+	record, err := readNoted(filepath.Dir(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Record{}, fmt.Errorf("%s: %w", quote(machine), ErrNotFound)
@@ -76,6 +79,21 @@ func (s *Store) Load(machine string) (Record, error) {
 	case record.MachineName != machine:
 		return Record{}, unusable(machine, path, fmt.Errorf("it names the machine %q", record.MachineName))
 	}
+	return record, nil
+}
+
+// readNoted reads the record in a node's directory, with what is noted beside it.
+func readNoted(dir string) (Record, error) {
+	record, err := readRecord(filepath.Join(dir, recordFile))
+	if err != nil || record.Phase != Installing {
+		return record, err
+	}
+	file, err := os.Open(filepath.Join(dir, lockFile))
+	if err != nil { // without lock no note, which is all that can be missing
+		return record, nil
+	}
+	defer file.Close()
+	record.noted(readLockText(file).Restart)
 	return record, nil
 }
 
@@ -111,7 +129,7 @@ func (s *Store) Save(r Record) error {
 // before it returns, with r's HoldUntil. The stored record must be r's own and
 // Installing; without one the error is ErrNotFound, else those of Save.
 func (s *Store) MarkComplete(r Record) error {
-	stored, err := s.Load(r.MachineName)
+	stored, err := s.stored(r.MachineName)
 	if err != nil {
 		return err
 	}
@@ -128,10 +146,10 @@ func (s *Store) put(r Record) error {
 	if err != nil {
 		return err
 	}
-	stored, err := s.Load(r.MachineName)
+	stored, err := s.stored(r.MachineName)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return s.write(r.MachineName, data, nil)
+		return s.write(r, data, nil)
 	case err != nil:
 		return err
 	case stored.Phase == Resetting && r.Phase != Resetting:
@@ -141,35 +159,54 @@ func (s *Store) put(r Record) error {
 	case stored.InstallationID != r.InstallationID && stored.InstallationID != r.PreviousID:
 		return s.otherInstallation(stored, "another installation was recorded meanwhile")
 	}
-	before, err := stored.encode()
-	if err != nil {
-		return err
+	return s.write(r, data, &stored)
+}
+
+// stored is Load, without reading what cannot have changed under our lock.
+func (s *Store) stored(machine string) (Record, error) {
+	if lock := s.held(machine); lock.stored != nil {
+		return *lock.stored, nil
 	}
-	return s.write(r.MachineName, data, before)
+	return s.Load(machine)
+}
+
+// held is the machine's lock when it is held through this Store; else one that
+// knows of nothing.
+func (s *Store) held(machine string) *Lock {
+	if lock, ok := s.locks.Load(machine); ok {
+		return lock.(*Lock)
+	}
+	return &Lock{}
 }
 
 // write replaces the record. When that cannot be flushed, what was there
 // before is put back, so that nobody sees as done what was reported as failed.
-func (s *Store) write(machine string, data, before []byte) error {
-	dir, path := s.nodeDir(machine), s.RecordPath(machine)
-	if err := s.disk.ensureDir(dir); err != nil {
-		return unwritable(err)
+func (s *Store) write(r Record, data []byte, before *Record) error {
+	dir, path := s.nodeDir(r.MachineName), s.RecordPath(r.MachineName)
+	lock := s.held(r.MachineName)
+	lock.stored = nil
+	if lock.file == nil { // else the lock's file is in it
+		if _, err := s.makeDir(dir); err != nil {
+			return unwritable(err)
+		}
 	}
 	if err := s.disk.replace(path, data); err != nil {
 		return unwritable(err)
 	}
-	if err := s.flush(dir); err != nil {
+	if err := s.flush(dir, lock); err != nil {
 		return errors.Join(unwritable(err), s.restore(path, before))
 	}
+	r.RestartAsked = time.Time{}
+	lock.stored, lock.said.Restart = &r, nil
 	return nil
 }
 
-func (s *Store) restore(path string, before []byte) error {
+func (s *Store) restore(path string, before *Record) error {
 	var err error
 	if before == nil {
 		err = s.disk.remove(path)
 	} else {
-		err = s.disk.replace(path, before)
+		err = s.replaceBy(path, *before)
 	}
 	if err != nil {
 		return fmt.Errorf("putting back the record from before: %w", err)
@@ -177,13 +214,23 @@ func (s *Store) restore(path string, before []byte) error {
 	return nil
 }
 
-// flush makes the names in a node's directory durable, and the directory's own
-// name, which a process that died too early may have left unflushed.
-func (s *Store) flush(dir string) error {
-	if err := s.disk.syncDir(dir); err != nil {
+func (s *Store) replaceBy(path string, r Record) error {
+	data, err := r.encode()
+	if err != nil {
 		return err
 	}
-	return s.disk.syncDir(s.nodesDir())
+	return s.disk.replace(path, data)
+}
+
+// flush makes the names in a node's directory durable, and the directory's own
+// name, which a process that died too early may have left unflushed.
+func (s *Store) flush(dir string, lock *Lock) error {
+	if err := s.disk.syncDir(dir); err != nil || lock.named {
+		return err
+	}
+	err := s.names.do(func() error { return s.disk.syncDir(s.nodesDir()) })
+	lock.named = err == nil
+	return err
 }
 
 // BeginReset turns the machine's record to Resetting, durably, so that an
@@ -210,6 +257,8 @@ func (s *Store) BeginReset(machine string) error {
 // owned. Without a record the error is ErrNotFound.
 func (s *Store) Remove(machine string) error {
 	dir, path := s.nodeDir(machine), s.RecordPath(machine)
+	lock := s.held(machine)
+	lock.stored = nil
 	removed := filepath.Join(dir, removedFile)
 	// A rename takes the name away as an unlink does, and putting it back
 	// needs no space on the disk.
@@ -220,7 +269,7 @@ func (s *Store) Remove(machine string) error {
 	if err != nil {
 		return unwritable(err)
 	}
-	if err := s.flush(dir); err != nil {
+	if err := s.flush(dir, lock); err != nil {
 		return errors.Join(unwritable(err), s.putBack(removed, path))
 	}
 	if err := s.disk.remove(removed); err != nil {
