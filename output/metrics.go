@@ -57,7 +57,7 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 		labelled.MustRegister(g)
 		return g
 	}
-	m.busy = gauge("busy_workers", "How many workers are busy with a node")
+	m.busy = gauge("busy_workers", "How many nodes are begun and not done; one that waits for an answer has lent its worker to another")
 	m.queued = gauge("work_queue_entries", "How many nodes wait for a worker")
 	m.waiting = gauge("waiting_nodes", "How many nodes are known and not yet provisioned")
 	m.paused = gauge("paused", "1 while provisioning is paused, otherwise 0")

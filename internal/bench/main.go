@@ -30,6 +30,8 @@ const profileVariable = "PROVISION_BENCH_PROFILE"
 type bench struct {
 	self, provision, helper string
 	profile                 string // file of the CPU profile
+	profiled                bool   // it was written
+	calls                   string // file of what the Go benchmarks of internal/network printed
 	runs                    int
 	alone                   bool // the stock way is left out
 }
@@ -55,7 +57,8 @@ func start() error {
 	flag.StringVar(&b.profile, "profile", filepath.Join(os.TempDir(), "provision.pprof"), "where the CPU profile goes")
 	flag.IntVar(&b.runs, "runs", 3, "runs of each load; the 50,000 nodes run once")
 	flag.BoolVar(&b.alone, "alone", false, "leave the stock way out")
-	out := flag.String("out", "", "write the table to this file too")
+	flag.StringVar(&b.calls, "calls", "", "what the Go benchmarks of internal/network printed")
+	doc := flag.String("doc", "", "put the table into this document")
 	only := flag.String("only", "", "measure one row only")
 	flag.Parse()
 	var err error
@@ -64,6 +67,7 @@ func start() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	on := machine(time.Now())
 	var document table
 	for _, r := range rows {
 		if *only != "" && *only != r.name {
@@ -74,12 +78,11 @@ func start() error {
 			document.add(r.name, r.target, "not measured: "+err.Error(), "")
 		}
 	}
-	text := document.String()
-	fmt.Print(text)
-	if *out == "" {
+	fmt.Print(on, "\n", document.String())
+	if *doc == "" {
 		return nil
 	}
-	return os.WriteFile(*out, []byte(text), 0o644) //nolint:gosec // for everybody to read
+	return b.write(*doc, on, document)
 }
 
 // playProvision is the product with a profiler around it.

@@ -1,0 +1,48 @@
+package installstate
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// BenchmarkInstallation is what one node costs here from its lock to the
+// release of it: two durable writes and a note.
+func BenchmarkInstallation(b *testing.B) {
+	s := NewStore(b.TempDir())
+	if err := s.CheckWritable(); err != nil {
+		b.Fatal(err)
+	}
+	var number atomic.Int64
+	b.ReportAllocs()
+	b.SetParallelism(5)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := install(s, fmt.Sprintf("node%d.example.net", number.Add(1))); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func install(s *Store, name string) error {
+	lock, err := s.AcquireLock(name)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	if _, _, err := Admit(s, name, fingerprint); err != nil {
+		return err
+	}
+	record := NewRecord(name, fingerprint)
+	if err := s.Save(record); err != nil {
+		return err
+	}
+	record.RestartAsked = time.Now()
+	if err := lock.NoteRestart(record); err != nil {
+		return err
+	}
+	return s.MarkComplete(record)
+}
