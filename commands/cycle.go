@@ -171,7 +171,7 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
-		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: troubled(c.cfg.StateDir),
+		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: troubled(c.cfg.StateDir), Hide: c.seen.mask.Hide,
 	}, nil
 }
 

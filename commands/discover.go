@@ -63,7 +63,7 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	}
 	defer c.close()
 	c.limitTime()
-	logger, closeLog, err := a.logger(c.cfg, a.Err)
+	logger, closeLog, err := a.logger(c.cfg, a.Err, output.NewMask(secretsOf(c.cfg)))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errConfig, err)
 	}

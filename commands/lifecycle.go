@@ -148,7 +148,7 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, collective s
 		client.Collectives, client.MainCollective = []string{collective}, collective
 		client.Choria.NatsUser, client.Choria.NatsPass = "", ""
 	}
-	logger, closeLog, err := a.logger(cfg, a.Err)
+	logger, closeLog, err := a.logger(cfg, a.Err, output.NewMask(secretsOf(cfg)))
 	if err != nil {
 		return provision.Lifecycle{}, nil, fmt.Errorf("%w: %w", errConfig, err)
 	}

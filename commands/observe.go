@@ -21,6 +21,7 @@ import (
 // seen is everything that observes a cycle and outlives its work.
 type seen struct {
 	tell     func(any)
+	mask     output.Mask
 	logger   *logrus.Logger
 	report   *output.Report
 	registry *prometheus.Registry
@@ -29,7 +30,7 @@ type seen struct {
 }
 
 func (c *cycle) observers() (*seen, error) {
-	s := &seen{registry: prometheus.NewRegistry()}
+	s := &seen{registry: prometheus.NewRegistry(), mask: output.NewMask(secretsOf(c.cfg))}
 	terminal := output.IsTerminal(c.Err) && c.output == "text" && !c.unattended
 	division := output.Divide(c.cfg.LogFile, c.logFormat, terminal)
 	stderr := c.Err
@@ -39,7 +40,7 @@ func (c *cycle) observers() (*seen, error) {
 	}
 	var err error
 	var closeLog func() error
-	if s.logger, closeLog, err = c.logger(c.cfg, stderr); err != nil {
+	if s.logger, closeLog, err = c.logger(c.cfg, stderr, s.mask); err != nil {
 		s.closeLive()
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
@@ -62,19 +63,19 @@ func (c *cycle) observers() (*seen, error) {
 	if division.Lines {
 		observers = append(observers, output.NewLines(stderr, c.unattended))
 	}
-	s.tell = output.NewMask(secretsOf(c.cfg)).Tell(output.Tell(observers...))
+	s.tell = s.mask.Tell(output.Tell(observers...))
 	return s, nil
 }
 
 // logger makes the logger of this process. go-choria tells much at info level
 // that only its authors want to know: on stderr it starts at warnings, unless
 // --debug asks for everything.
-func (a *app) logger(cfg *config.Config, stderr io.Writer) (*logrus.Logger, func() error, error) {
+func (a *app) logger(cfg *config.Config, stderr io.Writer, mask output.Mask) (*logrus.Logger, func() error, error) {
 	level := cfg.LogLevel
 	if cfg.LogFile == "" && level == "info" && a.logFormat == "text" {
 		level = "warn"
 	}
-	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Mask: secretsOf(cfg)})
+	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Mask: mask})
 }
 
 // secretsOf lists the texts that no log line may hold. A gateway may repeat in

@@ -64,7 +64,7 @@ func busyDirectory(t *testing.T) (dir string, now time.Time) {
 	time.Sleep(2 * time.Minute)
 	complete("mended", time.Second)
 	complete("held", 2*time.Minute)
-	lock, err := store.AcquireLock("working")
+	lock, err = store.AcquireLock("working")
 	check(err)
 	t.Cleanup(lock.Release)
 	run, err := store.AcquireRunLock()

@@ -50,12 +50,13 @@ func newWatch(c *cycle) (*watch, error) {
 	unbind := context.AfterFunc(c.stop, func() { time.AfterFunc(watchBudget, cancel) })
 	c.closers = append(c.closers, cancel, func() { unbind() }, func() { w.fail(nil) })
 
-	logger, closeLog, err := c.logger(c.cfg, c.Err)
+	mask := output.NewMask(secretsOf(c.cfg))
+	logger, closeLog, err := c.logger(c.cfg, c.Err, mask)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	c.closers = append(c.closers, func() { _ = closeLog() })
-	c.seen = &seen{logger: logger}
+	c.seen = &seen{logger: logger, mask: mask}
 	w.logger = spoken(logger, c.cfg)
 
 	w.metrics = output.NewMetrics(w.registry, c.cfg.Site, version())
@@ -66,7 +67,7 @@ func newWatch(c *cycle) (*watch, error) {
 	if division.Lines {
 		observers = append(observers, output.NewLines(c.Err, true))
 	}
-	w.tell = output.NewMask(secretsOf(c.cfg)).Tell(output.Tell(observers...))
+	w.tell = mask.Tell(output.Tell(observers...))
 	c.seen.tell = w.tell
 	if err := w.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
 		logger.Warnf("counters start again: %v", err)
@@ -93,8 +94,11 @@ func (w *watch) build(cfg *config.Config) error {
 		return err
 	}
 	w.closers = reread.closers // helpers that stay end with us
+	w.seen.mask.Hide(secretsOf(cfg)...)
 	runner.May = w.may
-	w.current.Store(runner)
+	if before := w.current.Swap(runner); before != nil {
+		retire(before.Helper)
+	}
 	if w.watcher == nil {
 		w.watcher = &provision.Watcher{
 			Runner: w.runner, Queue: discovery.NewQueue(cfg.Interval.Duration, discovery.MaxQueue, w.tell),
@@ -103,6 +107,14 @@ func (w *watch) build(cfg *config.Config) error {
 	}
 	w.watcher.Queue.SetInterval(cfg.Interval.Duration)
 	return nil
+}
+
+// retire lets helpers that stay go, which nobody asks any more but nodes that
+// are at work already.
+func retire(helper provision.Helper) {
+	if persistent, ok := helper.(*provision.PersistentHelper); ok {
+		persistent.Retire()
+	}
 }
 
 // may is asked before every attempt of every call.

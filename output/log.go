@@ -18,7 +18,7 @@ type LogOptions struct {
 	Format string // text or json
 	File   string // appended to; empty: Stderr
 	Stderr io.Writer
-	Mask   []string // secrets' texts: never shown, whoever logs them
+	Mask   Mask // what is never shown, whoever logs it
 }
 
 // NewLogger returns the one logger of a process. go-choria takes it as its
@@ -31,7 +31,7 @@ func NewLogger(o LogOptions) (*logrus.Logger, func() error, error) {
 	}
 	logger := logrus.New()
 	logger.SetLevel(level)
-	logger.SetFormatter(&careful{formatter(o.Format), NewMask(o.Mask)})
+	logger.SetFormatter(&careful{formatter(o.Format), o.Mask})
 	if o.File == "" {
 		logger.SetOutput(o.Stderr)
 		return logger, func() error { return nil }, nil

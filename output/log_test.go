@@ -98,7 +98,7 @@ func TestLogEscapesAndMasksWhoeverLogs(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			logger, text := testLogger(t, LogOptions{Level: "debug", Format: format, Mask: []string{"s3cret", "s3cret-token", "", "a"}})
+			logger, text := testLogger(t, LogOptions{Level: "debug", Format: format, Mask: NewMask([]string{"s3cret", "s3cret-token", "", "a"})})
 			logger.WithError(errors.New("bad \x1b[2J s3cret-token")).WithField("reply", []string{"\u202e", "s3cret-token"}).Warn("from\x9b the library: s3cret-token\n")
 			got := text.String()
 			noEscapes(t, got)

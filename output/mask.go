@@ -1,8 +1,11 @@
 package output
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"choria-provision/provision"
 )
@@ -11,20 +14,55 @@ import (
 const hidden = "****"
 
 // Mask hides the texts of known secrets in what others say: nodes, helpers, a
-// gateway or a library may repeat what they were told.
-type Mask struct{ *strings.Replacer }
+// gateway or a library may repeat what they were told. Copies share what they
+// know, and may be used from many goroutines. The zero Mask hides nothing.
+type Mask struct{ known *secrets }
 
-// NewMask hides secrets, the longest first, since one may begin with another.
-// Texts too short to be one are left alone, else half of a log would be stars.
-func NewMask(secrets []string) Mask {
-	var pairs []string
-	byLength := func(a, b string) int { return len(b) - len(a) }
-	for _, secret := range slices.SortedFunc(slices.Values(secrets), byLength) {
-		if len(secret) >= 4 {
-			pairs = append(pairs, secret, hidden)
+type secrets struct {
+	mu       sync.Mutex // held to change
+	texts    map[string]bool
+	replacer atomic.Pointer[strings.Replacer]
+}
+
+// NewMask hides secrets.
+func NewMask(hide []string) Mask {
+	m := Mask{&secrets{texts: map[string]bool{}}}
+	m.Hide(hide...)
+	return m
+}
+
+// Hide hides these too, from now on: a secret that was rotated, or one of
+// a configuration that was read again. Texts too short to be one are left alone,
+// else half of a log would be stars.
+func (m Mask) Hide(texts ...string) {
+	m.known.mu.Lock()
+	defer m.known.mu.Unlock()
+	before := len(m.known.texts)
+	for _, text := range texts {
+		if len(text) >= 4 {
+			m.known.texts[text] = true
 		}
 	}
-	return Mask{strings.NewReplacer(pairs...)}
+	if len(m.known.texts) == before {
+		return
+	}
+	var pairs []string
+	longest := func(a, b string) int { return len(b) - len(a) } // one may begin with another
+	for _, text := range slices.SortedFunc(maps.Keys(m.known.texts), longest) {
+		pairs = append(pairs, text, hidden)
+	}
+	m.known.replacer.Store(strings.NewReplacer(pairs...))
+}
+
+// Replace returns the text with **** for each secret.
+func (m Mask) Replace(text string) string {
+	if m.known == nil {
+		return text
+	}
+	if replacer := m.known.replacer.Load(); replacer != nil {
+		return replacer.Replace(text)
+	}
+	return text
 }
 
 // Tell returns a tell function that hides secrets in each event's texts before

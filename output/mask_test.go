@@ -58,6 +58,22 @@ func TestMaskHidesWhatOthersRepeat(t *testing.T) {
 	}
 }
 
+// What is hidden later is hidden by whoever has the mask already.
+func TestMaskLearnsSecrets(t *testing.T) {
+	t.Parallel()
+	mask := NewMask([]string{"s3cret"})
+	logger, log := testLogger(t, LogOptions{Level: "debug", Format: "text", Mask: mask})
+	logger.Info("before: rotated")
+	mask.Hide("rotated", "s3cret")
+	logger.Info("after: rotated s3cret")
+	if text := log.String(); !strings.Contains(text, "before: rotated") || !strings.Contains(text, "after: **** ****") {
+		t.Errorf("got %s, want the secret hidden once it is known", text)
+	}
+	if got := (Mask{}).Replace("s3cret"); got != "s3cret" {
+		t.Errorf("got %q, want a mask without secrets to hide none", got)
+	}
+}
+
 func TestMaskLeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("nothing to hide")

@@ -18,9 +18,11 @@ import (
 type PersistentHelper struct {
 	exec ExecHelper
 
-	mu     sync.Mutex
-	idle   []*talker
-	closed bool
+	mu      sync.Mutex
+	idle    []*talker
+	leaving []*talker // told to end
+	retired bool
+	closed  bool
 }
 
 // NewPersistentHelper takes command, time limit and environment from h. Close
@@ -103,23 +105,42 @@ func (p *PersistentHelper) take() (*talker, error) {
 
 func (p *PersistentHelper) put(t *talker) {
 	p.mu.Lock()
-	closed := p.closed
-	if !closed {
+	over := p.closed || p.retired
+	if !over {
 		p.idle = append(p.idle, t)
 	}
 	p.mu.Unlock()
-	if closed {
+	if over {
 		t.end()
 	}
 }
 
+// Retire lets the helpers go without waiting for it: those that wait to be asked
+// at once, each of the others after its answer. Who still asks is answered, by
+// a helper that ends then.
+func (p *PersistentHelper) Retire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	idle := p.idle
+	p.idle, p.retired = nil, true
+	p.leaving = append(p.leaving, idle...)
+	for _, t := range idle {
+		t.closeInput()
+		time.AfterFunc(childGrace, t.end)
+	}
+}
+
 // Close ends the helpers: their stdin is closed, and after a moment they are
-// killed. It returns when none is left.
+// killed. It returns when none is left that was not at work.
 func (p *PersistentHelper) Close() {
 	p.mu.Lock()
-	idle := p.idle
-	p.idle, p.closed = nil, true
+	idle := append(p.leaving, p.idle...)
+	p.idle, p.leaving, p.closed = nil, nil, true
 	p.mu.Unlock()
+	endAll(idle)
+}
+
+func endAll(idle []*talker) {
 	for _, t := range idle {
 		t.closeInput()
 	}

@@ -52,6 +52,24 @@ func TestPersistentHelperAnswersManyNodes(t *testing.T) {
 	}
 }
 
+func TestRetiredHelperAnswersAndStaysNoLonger(t *testing.T) {
+	t.Parallel()
+	h := talking(t, "good")
+	idle := answered(t, h, "n1")
+	h.Retire()
+	late := answered(t, h, "n2")
+	if idle[0] == late[0] {
+		t.Errorf("got process %s twice, want the one that waited gone", idle[0])
+	}
+	for _, text := range []string{idle[0], late[0]} {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantGroupGone(t, pid)
+	}
+}
+
 func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -26,7 +26,8 @@ type node struct {
 	nonce  func() (string, error) // fresh and not to be guessed
 	may    func() error           // nil while provisioning is neither paused nor led elsewhere
 	tell   func(any)
-	stop   context.Context // ends when no new step may start
+	hide   func(secrets ...string) // nil: nobody repeats what the node says
+	stop   context.Context         // ends when no new step may start
 	dry    DryRun
 	slot   *Slot        // what lets it be worked on beside others; nil: it is alone
 	own    func() error // makes the record say that the node is ours and under way
@@ -107,6 +108,9 @@ func (n *node) token() (string, error) {
 	token, err := n.cfg.Token.Reveal()
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
+	}
+	if n.hide != nil {
+		n.hide(token)
 	}
 	return token, nil
 }

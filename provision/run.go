@@ -32,6 +32,10 @@ type Runner struct {
 	Limit    int                  // 0: none
 	Troubled func(id string) bool // its last attempt failed: it comes after the others
 
+	// Hide is told the token each time it is about to be sent: it may have been
+	// rotated since the run began. nil: nobody needs to know.
+	Hide func(secrets ...string)
+
 	broken atomic.Pointer[error] // why the state directory stopped taking records
 }
 
@@ -158,7 +162,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 	}
 	return &node{
 		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, nonce: r.Nonce,
-		may: r.May, tell: r.Tell, stop: stop, dry: r.DryRun,
+		may: r.May, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
 		result: Result{Node: s.Identity, Started: time.Now()},
 	}
 }
