@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -261,4 +262,29 @@ func TestStaleNodesAreRefused(t *testing.T) {
 			t.Errorf("got calls %v, want none", calls)
 		}
 	})
+}
+
+// Whoever masks what others repeat must know the token that is sent, not the
+// one that was there when the run began.
+func TestTokenThatIsRotatedMidRunIsToldBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := ""
+	b := newBench(t, func(cfg *config.Config) {
+		first, _ = cfg.Token.Reveal()
+		write(first)
+		cfg.Token = config.NewSecretFile(file)
+	})
+	var hidden []string
+	b.Hide = func(secrets ...string) { hidden = append(hidden, secrets...) }
+	b.fleet.On(node1, configure, ending(func() { write("second-token") }))
+	b.run(t.Context(), node1)
+	if !slices.Contains(hidden, first) || !slices.Contains(hidden, "second-token") {
+		t.Errorf("got %q told, want both tokens", hidden)
+	}
 }
