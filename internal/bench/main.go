@@ -32,6 +32,8 @@ type bench struct {
 	profile                 string // file of the CPU profile
 	profiled                bool   // it was written
 	calls                   string // file of what the Go benchmarks of internal/network printed
+	dir                     string // of the labs
+	labs                    int    // how many were started
 	runs                    int
 	alone                   bool // the stock way is left out
 }
@@ -65,6 +67,10 @@ func start() error {
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
+	if b.dir, err = os.MkdirTemp("", "provision-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.dir) }()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	on := machine(time.Now())

@@ -44,7 +44,7 @@ func (f figures) perNode() time.Duration { return f.cpu / time.Duration(max(f.up
 // measure starts a lab for the load, runs the command in it and has the fleet
 // itself say that all is well.
 func (b *bench) measure(ctx context.Context, l load) (figures, error) {
-	site, err := lab.Start(ctx, lab.Options{Enrollment: l.enrollment, Simulate: l.nodes, Faults: l.faults})
+	site, err := b.lab(ctx, lab.Options{Enrollment: l.enrollment, Simulate: l.nodes, Faults: l.faults})
 	if err != nil {
 		return figures{}, err
 	}
@@ -53,6 +53,14 @@ func (b *bench) measure(ctx context.Context, l load) (figures, error) {
 		err = closed
 	}
 	return f, err
+}
+
+// lab starts a lab whose directory stays until all is measured: some file systems
+// take longer to make files for minutes after others were removed.
+func (b *bench) lab(ctx context.Context, o lab.Options) (*lab.Lab, error) {
+	b.labs++
+	o.Dir = filepath.Join(b.dir, strconv.Itoa(b.labs))
+	return lab.Start(ctx, o)
 }
 
 func (b *bench) measureIn(ctx context.Context, site *lab.Lab, l load) (figures, error) {

@@ -85,8 +85,8 @@ func versus(enrollment string, times float64, keys map[string]any) func(context.
 		ratio := o.perSecond() / s.perSecond()
 		t.add("1,000 nodes, 10 workers, "+how, fmt.Sprintf("at least %.0f times", times),
 			fmt.Sprintf("%.1f times: %.0f nodes/s (%s) against %.0f (%s)", ratio, o.perSecond(), all(ours), s.perSecond(), all(stock)), verdict(ratio >= times))
-		t.add("CPU per node, "+how, "at most 1.5 ms where stock needs 12.7",
-			fmt.Sprintf("%.2f ms against %.2f ms", ms(o.perNode()), ms(s.perNode())), verdict(ms(o.perNode()) <= 1.5))
+		t.add("CPU per node, "+how, "at most 1.5 ms where stock needs 12.7: 8.5 times less",
+			fmt.Sprintf("%.1f times less: %.2f ms against %.2f ms", ms(s.perNode())/ms(o.perNode()), ms(o.perNode()), ms(s.perNode())), verdict(ms(o.perNode())*12.7 <= ms(s.perNode())*1.5))
 		t.add("broker connections at once, "+how, "one or two", fmt.Sprintf("%d against %d", o.peak, s.peak), verdict(o.peak <= 2))
 		t.add("peak memory, "+how, "", fmt.Sprintf("%d MiB against %d MiB", o.memory>>20, s.memory>>20), "")
 		return nil
@@ -97,7 +97,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 func nobody(ctx context.Context, b *bench, t *table) error {
 	// the only node is gone once it was discovered, by the run before
-	site, err := lab.Start(ctx, lab.Options{Enrollment: lab.Issuer, Simulate: 1})
+	site, err := b.lab(ctx, lab.Options{Enrollment: lab.Issuer, Simulate: 1})
 	if err != nil {
 		return err
 	}
