@@ -58,7 +58,8 @@ func (f *Fleet) dial() (*nats.Conn, error) {
 	return nats.Connect(f.options.URL, options...)
 }
 
-// open connects nodes and returns when the broker knows them.
+// open connects nodes and returns when the broker knows them and has their
+// startup events.
 func (f *Fleet) open(nodes []*node) error {
 	nc, err := f.dial()
 	if err != nil {

@@ -155,7 +155,7 @@ func (n *node) leave() {
 	}
 }
 
-// join makes the node a new machine that waits to be provisioned.
+// join makes the node a new machine that waits to be provisioned and says so.
 func (n *node) join() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,5 +171,10 @@ func (n *node) join() {
 	n.sub, n.gone = sub, false
 	if err := n.link.count(1); err != nil {
 		n.note("joining: %v", err)
+	}
+	for range n.machines {
+		if err := n.link.announce(n.name); err != nil {
+			n.note("announcing its start: %v", err)
+		}
 	}
 }
