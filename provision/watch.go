@@ -22,6 +22,8 @@ type Watcher struct {
 	Trigger <-chan struct{}
 	// Cycled is called after each discovery, and once more at the end.
 	Cycled func(err error)
+
+	returns returns
 }
 
 // Run works until stop ends: then intake ends and nodes at work stop at a safe
@@ -31,6 +33,10 @@ func (w *Watcher) Run(ctx, stop context.Context) {
 	var group errgroup.Group
 	group.Go(func() error {
 		w.cycles(ctx, stop)
+		return nil
+	})
+	group.Go(func() error {
+		w.readmit(stop)
 		return nil
 	})
 	w.dispatch(ctx, stop, slots, &group)
@@ -94,13 +100,17 @@ func (w *Watcher) cycles(ctx, stop context.Context) {
 }
 
 // Admit lets a node wait for a worker, whether a broadcast or an event brought
-// it. One that is held is not worth a worker: it may still be restarting.
+// it. One that is held is not worth a worker: it may still be restarting. When
+// it announced a start since, it gets its turn as soon as the hold ends.
 func (w *Watcher) Admit(s discovery.Sighting) {
 	r := w.Runner()
 	if r.May() != nil {
 		return
 	}
 	if record, err := r.Store.Load(s.Identity); err == nil && record.Held(time.Now()) {
+		if startedSince(s, record) {
+			w.returns.add(s, record.HoldUntil)
+		}
 		return
 	}
 	w.Queue.Add(s)

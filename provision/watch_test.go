@@ -88,26 +88,82 @@ func TestANodeThatAnnouncesItselfNeedsNoTick(t *testing.T) {
 	})
 }
 
+// patient is a bench whose watcher has no tick within a test.
+func patient(t *testing.T) *bench {
+	return newBench(t, func(c *config.Config) { c.Interval = config.Duration{Duration: 24 * time.Hour} })
+}
+
 func TestTheHoldKeepsARestartingNodeOutAndThenLetsItIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, end := watch(t, newBench(t, nil))
+		w, end := watch(t, patient(t))
 		defer end()
 		w.event(node1)
 		synctest.Wait()
-		time.Sleep(59 * time.Second)
-		w.event(node1)
+		time.Sleep(10 * time.Second)
+		w.event(node1) // it is back, and says so once
+		time.Sleep(49 * time.Second)
 		synctest.Wait()
 		if _, times := w.fleet.Configured(node1); times != 1 {
 			t.Errorf("configured %d times within the hold, want once", times)
 		}
 		time.Sleep(2 * time.Second)
-		w.event(node1)
 		synctest.Wait()
 		if _, times := w.fleet.Configured(node1); times != 2 {
 			t.Errorf("configured %d times after the hold, want twice", times)
 		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if _, times := w.fleet.Configured(node1); times != 2 {
+			t.Errorf("configured %d times an hour later, want twice: one announcement is one turn", times)
+		}
 	})
+}
+
+func TestOnlyANewStartEarnsATurnAfterTheHold(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		sight func(w *watching, before time.Time)
+		lost  bool // the leadership, after the sighting
+	}{
+		{"an answer to a broadcast: it may be on its way out", func(w *watching, _ time.Time) {
+			w.Admit(discovery.Sighting{Identity: node1, Seen: time.Now(), Source: discovery.ByBroadcast})
+		}, false},
+		{"a start from before the restart", func(w *watching, before time.Time) {
+			w.Admit(discovery.Sighting{Identity: node1, Seen: before, Source: discovery.ByEvent})
+		}, false},
+		{"a start that another instance is to look after", func(w *watching, _ time.Time) { w.event(node1) }, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := patient(t)
+				var lost atomic.Bool
+				b.May = func() error {
+					if lost.Load() {
+						return provision.ErrNotLeader
+					}
+					return nil
+				}
+				w, end := watch(t, b)
+				defer end()
+				before := time.Now()
+				time.Sleep(time.Second)
+				w.event(node1)
+				synctest.Wait()
+				time.Sleep(time.Second)
+				test.sight(w, before)
+				lost.Store(test.lost)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if _, times := w.fleet.Configured(node1); times != 1 {
+					t.Errorf("configured %d times, want once", times)
+				}
+			})
+		})
+	}
 }
 
 func TestAFailedNodeIsFreeForTheNextTick(t *testing.T) {
