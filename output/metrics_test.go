@@ -266,8 +266,13 @@ func TestMetricsOverHTTP(t *testing.T) {
 	}
 	text, _ := io.ReadAll(answer.Body)
 	answer.Body.Close()
-	if !strings.Contains(string(text), `choria_provisioner_provisioned{site="s"} 0`) {
-		t.Errorf("got %s", text)
+	for _, want := range []string{`choria_provisioner_provisioned{site="s"} 0`, "go_goroutines ", "go_memstats_heap_inuse_bytes ", "process_open_fds ", "process_resident_memory_bytes "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("got %s, want %s in it", text, want)
+		}
+	}
+	if pushed := exposed(t, reg); strings.Contains(pushed, "go_goroutines") || strings.Contains(pushed, "process_") {
+		t.Errorf("got %s, want nothing of a process that a push or a textfile outlives", pushed)
 	}
 	if _, _, err := ServeMetrics(address.String(), reg, nil); err == nil || !strings.Contains(err.Error(), "monitor_port") {
 		t.Errorf("got %v for a port in use, want an error that names the key", err)
