@@ -87,10 +87,16 @@ func (w *watcher) signal(s syscall.Signal) int {
 	return w.cmd.ProcessState.ExitCode()
 }
 
-// metric reads one value of /metrics; name is a regular expression.
+// metric reads one of our values of /metrics; name is a regular expression.
 func metric(t *testing.T, port int, name string) string {
 	t.Helper()
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	return valueIn(exposed(t, port), "choria_provisioner_"+name)
+}
+
+// exposed is the whole of /metrics, empty when nobody serves it.
+func exposed(t *testing.T, port int) string {
+	t.Helper()
+	response, err := monitor(port, "metrics")
 	if err != nil {
 		return ""
 	}
@@ -99,8 +105,21 @@ func metric(t *testing.T, port int, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := regexp.MustCompile(`(?m)^choria_provisioner_` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text); found != nil {
-		return string(found[1])
+	return string(text)
+}
+
+// monitor asks watch over a connection that does not stay: it would count among
+// what watch has open.
+func monitor(port int, path string) (*http.Response, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	return client.Get(fmt.Sprintf("http://127.0.0.1:%d/%s", port, path))
+}
+
+// valueIn is the value of the first series of a name, with any labels, empty
+// when there is none. The name is a regular expression.
+func valueIn(text, name string) string {
+	if found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindStringSubmatch(text); found != nil {
+		return found[1]
 	}
 	return ""
 }
@@ -410,23 +429,31 @@ func TestWatchOutlivesBrokersThatRestartUnderLoad(t *testing.T) {
 	const restarts = 10
 	l := startLab(t, lab.Options{Nodes: 6, Enrollment: lab.Issuer})
 	port := freePort(t)
-	// a slow helper keeps nodes at work while the broker goes and comes
-	script := filepath.Join(t.TempDir(), "helper.sh")
-	text := "sleep 0.3\nexec " + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	keys := map[string]any{
 		"interval": "1m", "monitor_port": port, "leader_election": true, "workers": 2, "rpc_timeout": "3s",
-		"helper": "/bin/sh " + script,
+		"helper": slowHelper(t, l),
 	}
 	if err := l.SetConfig(keys); err != nil {
 		t.Fatal(err)
 	}
+	// The load begins when all parts of watch have been at work once.
+	if err := l.Behave("*", lab.Behaviour{Do: lab.Defer, Message: "later"}); err != nil {
+		t.Fatal(err)
+	}
 	w := startWatch(t, l)
-	await(t, "the first node", func() bool { return metric(t, port, "provisioned") >= "1" })
-	first := descriptors(t, w.cmd.Process.Pid)
-	for range restarts {
+	await(t, "every node to be deferred", func() bool { return strings.Count(w.said(), "deferred") >= 6 })
+	await(t, "quiet", func() bool { return metric(t, port, "busy_workers") == "0" })
+	var before usage
+	await(t, "a steady state", func() bool {
+		last := before
+		before = w.uses(port)
+		return before.goroutines == last.goroutines && before.files == last.files
+	})
+	t.Logf("before: %+v", before)
+	if err := l.Behave("*", lab.Behaviour{}); err != nil {
+		t.Fatal(err)
+	}
+	for range restarts { // each brings a discovery
 		if err := l.RestartBroker(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -438,7 +465,12 @@ func TestWatchOutlivesBrokersThatRestartUnderLoad(t *testing.T) {
 	if got := inService(t, l); len(got) != 6 {
 		t.Errorf("in service: %v, want all", got)
 	}
-	await(t, "descriptors as before", func() bool { return descriptors(t, w.cmd.Process.Pid) <= first })
+	var after usage
+	await(t, fmt.Sprintf("what was in use before (%+v)", before), func() bool {
+		after = w.uses(port)
+		return after.goroutines <= before.goroutines && after.files <= before.files && after.heap <= before.heap+before.heap/4+4<<20
+	})
+	t.Logf("after %d restarts: %+v", restarts, after)
 	if got := metric(t, port, "busy_workers"); got != "0" {
 		t.Errorf("got %s busy workers, want none", got)
 	}
@@ -447,8 +479,30 @@ func TestWatchOutlivesBrokersThatRestartUnderLoad(t *testing.T) {
 	}
 }
 
+// slowHelper is the lab's helper after a pause: it keeps nodes at work while
+// the broker goes and comes.
+func slowHelper(t *testing.T, l *lab.Lab) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "helper.sh")
+	text := "sleep 0.3\nexec " + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return "/bin/sh " + script
+}
+
+// usage is what a process has in use.
+type usage struct{ goroutines, files, heap int }
+
+func (w *watcher) uses(port int) usage {
+	w.t.Helper()
+	text := exposed(w.t, port)
+	value := func(name string) int { return int(numeric(w.t, valueIn(text, name))) }
+	return usage{value("go_goroutines"), value("process_open_fds"), value("go_memstats_heap_alloc_bytes")}
+}
+
 func healthy(port int) bool {
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port))
+	response, err := monitor(port, "healthz")
 	if err != nil {
 		return false
 	}
