@@ -141,7 +141,8 @@ func (w *watch) campaign() <-chan error {
 	return ended
 }
 
-func (w *watch) won() {
+func (w *watch) won(lease *network.Lease) {
+	w.term.Store(lease)
 	w.leads.Store(true)
 	w.paused()
 	w.logger.Info("this instance leads: it provisions from now on")

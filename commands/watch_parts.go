@@ -37,7 +37,8 @@ type watch struct {
 
 	current atomic.Pointer[provision.Runner]
 	leads   atomic.Bool
-	pause   atomic.Pointer[error] // why provisioning is paused, nil while it is not
+	term    atomic.Pointer[network.Lease] // of this leadership or the last, nil without an election
+	pause   atomic.Pointer[error]         // why provisioning is paused, nil while it is not
 	watcher *provision.Watcher
 	trigger chan struct{}
 }
@@ -124,6 +125,9 @@ func (w *watch) may() error {
 	}
 	if !w.leads.Load() {
 		return provision.ErrNotLeader
+	}
+	if term := w.term.Load(); term != nil && term.Err() != nil { // the loss is found out in a moment
+		return fmt.Errorf("%w: %w", provision.ErrNotLeader, term.Err())
 	}
 	return nil
 }

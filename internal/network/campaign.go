@@ -29,7 +29,7 @@ const maxStandby = 20 * time.Second
 
 // Terms are told how a campaign goes, one at a time.
 type Terms struct {
-	Won  func()
+	Won  func(*Lease)
 	Lost func(error)
 }
 
@@ -79,7 +79,7 @@ func (c *Conn) leadFor(o LeaseOptions) (*Lease, chan error, error) {
 // serve is one term of leadership, to its loss or to the end of ctx. It returns
 // the revision that was held last.
 func (c *Conn) serve(ctx context.Context, lease *Lease, lost chan error, t Terms) uint64 {
-	t.Won()
+	t.Won(lease)
 	select {
 	case err := <-lost:
 		t.Lost(err)

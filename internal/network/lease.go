@@ -42,6 +42,7 @@ type Lease struct {
 
 	mu       sync.Mutex
 	revision uint64
+	renewed  time.Time // when the last write that succeeded began
 	lost     error
 }
 
@@ -101,12 +102,13 @@ func (l *Lease) take(own uint64) error {
 // update writes the key if its revision is still the one given; 0 is a key
 // that does not exist.
 func (l *Lease) update(revision uint64) error {
+	began := time.Now()
 	next, err := l.bucket.Update(electionName, []byte(l.name), revision)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
-	l.revision = next
+	l.revision, l.renewed = next, began
 	l.mu.Unlock()
 	if l.keep != nil {
 		l.keep(next)
@@ -124,19 +126,17 @@ func isTaken(err error) bool {
 // can have it.
 func (l *Lease) renew(ctx context.Context) {
 	defer close(l.done)
-	renewed := time.Now()
 	ticker := time.NewTicker(l.ttl / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case asked := <-ticker.C:
+		case <-ticker.C:
 			err := l.update(l.current())
 			switch {
 			case err == nil:
-				renewed = asked
-			case isTaken(err), time.Since(renewed) > l.ttl/2:
+			case isTaken(err), l.age() > l.ttl/2:
 				l.lose(fmt.Errorf("%w: %w", ErrLost, err))
 				return
 			}
@@ -159,10 +159,22 @@ func (l *Lease) current() uint64 {
 	return l.revision
 }
 
-// Err is nil while we lead and ErrLost from the moment we may not any more.
+// age is how long ago the key was written.
+func (l *Lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.renewed)
+}
+
+// Err is nil while we lead and ErrLost from the moment we may not any more. A
+// process that stood still for a while, or its whole machine, goes on before
+// its next renewal finds out that another one leads: so the age counts too.
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if age := time.Since(l.renewed); l.lost == nil && age > l.ttl*3/4 {
+		return fmt.Errorf("%w: it was not renewed for %s", ErrLost, age.Round(time.Second))
+	}
 	return l.lost
 }
 
