@@ -42,7 +42,14 @@ type watcher struct {
 
 func startWatch(t *testing.T, l *lab.Lab, args ...string) *watcher {
 	t.Helper()
+	return startWatchWith(t, l, nil, args...)
+}
+
+// startWatchWith adds to the environment.
+func startWatchWith(t *testing.T, l *lab.Lab, env []string, args ...string) *watcher {
+	t.Helper()
 	cmd, _, _ := commandUntil(t.Context(), l, append([]string{"watch"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "watch.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -265,79 +272,6 @@ func TestAnElectionThatCannotBeHeldEndsWatch(t *testing.T) {
 	}
 	if code := w.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(w.said(), "election") {
 		t.Errorf("got exit code %d, want 1 and the cause\n%s", code, w.said())
-	}
-}
-
-func TestAnotherInstanceTakesOver(t *testing.T) {
-	t.Parallel()
-	rounds := 2
-	if text := os.Getenv("PROVISION_TEST_ROUNDS"); text != "" {
-		if _, err := fmt.Sscan(text, &rounds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := startLab(t, lab.Options{Nodes: 3, Enrollment: lab.Issuer})
-	if err := l.SetConfig(map[string]any{"leader_election": true, "interval": "1m"}); err != nil {
-		t.Fatal(err)
-	}
-	states := t.TempDir()
-	start := func(n int) *watcher {
-		return startWatch(t, l, "--state-dir", filepath.Join(states, fmt.Sprint(n)))
-	}
-	instances := map[int]*watcher{0: start(0), 1: start(1), 2: start(2)}
-	standing := func() bool {
-		for _, w := range instances {
-			if !strings.Contains(w.said(), "standing by") {
-				return false
-			}
-		}
-		return true
-	}
-	leader := func() int {
-		for n, w := range instances {
-			if w.leads() {
-				return n
-			}
-		}
-		return -1
-	}
-	took := map[syscall.Signal]time.Duration{}
-	for round := range rounds {
-		await(t, "a leader and who stands by", func() bool { return leader() >= 0 && standing() })
-		gone := leader()
-		how := []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[round%2]
-		instances[gone].signal(how)
-		delete(instances, gone)
-		since := time.Now()
-		await(t, "another leader", func() bool { return leader() >= 0 })
-		took[how] += time.Since(since)
-		instances[gone] = start(gone)
-	}
-	if kills := time.Duration(rounds / 2); kills > 0 {
-		t.Logf("%d rounds: taken over %s after a polite end and %s after kill -9, on average (the entry's TTL is 10s)",
-			rounds, (took[syscall.SIGTERM] / time.Duration((rounds+1)/2)).Round(time.Millisecond), (took[syscall.SIGKILL] / kills).Round(time.Millisecond))
-	}
-	for _, name := range l.NodeNames() {
-		awaitAction(t, l, name, "choria_provision#restart")
-	}
-	if got := inService(t, l); len(got) != 3 {
-		t.Errorf("in service: %v, want all", got)
-	}
-	for _, name := range l.NodeNames() {
-		times := 0
-		for _, action := range asked(t, l, name) {
-			if action == "choria_provision#configure" {
-				times++
-			}
-		}
-		if times != 1 {
-			t.Errorf("%s was configured %d times, want once", name, times)
-		}
-	}
-	for n, w := range instances {
-		if code := w.signal(syscall.SIGTERM); code != 0 {
-			t.Errorf("instance %d: got exit code %d, want 0", n, code)
-		}
 	}
 }
 

@@ -24,7 +24,11 @@ func TestMain(m *testing.M) {
 
 // provisionMain is the product's main as scripts call it.
 func provisionMain() {
-	os.Exit(Run(Signals(), os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	streams := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	if dir := os.Getenv(storyMarker); dir != "" {
+		os.Exit(runWatchTelling(Signals(), os.Args[1:], streams, dir))
+	}
+	os.Exit(Run(Signals(), os.Args[1:], streams))
 }
 
 // TestScripts runs every script below testdata/script, each in a directory of

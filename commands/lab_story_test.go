@@ -1,0 +1,181 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choria-provision/provision"
+)
+
+// storyMarker makes this program a watch that writes down in a directory, while
+// it happens, what it does; see runWatchTelling.
+const storyMarker = "PROVISION_TEST_STORY"
+
+const (
+	storyFile = "story.jsonl" // of all instances
+	pointFile = "stand-still" // the point at which who comes there stands still
+)
+
+// told is one line of the story.
+type told struct {
+	At         time.Time
+	Pid        int
+	Node, What string
+	Took       time.Duration // of an attempt, which began that long before
+}
+
+// teller writes the story of one process.
+type teller struct {
+	dir string
+	mu  sync.Mutex
+}
+
+// observe writes down an event before anybody acts on it. At the point in
+// question the process stands still for ever, with all that it has in hand: it
+// is as exactly there as the kill that follows wants it.
+func (s *teller) observe(event any) {
+	line := told{At: time.Now(), Pid: os.Getpid()}
+	switch e := event.(type) {
+	case provision.NodeStarted:
+		line.Node, line.What = e.Node, "node started"
+	case provision.StepStarted:
+		line.Node, line.What = e.Node, e.Step+" started"
+	case provision.StepDone:
+		line.Node, line.What = e.Node, e.Step+" done"
+		if e.Err != nil {
+			line.What = e.Step + " failed"
+		}
+	case provision.Attempt:
+		line.Node, line.What, line.Took = e.Node, e.Action, e.Took
+	case provision.NodeDone:
+		line.Node, line.What = e.Node, "node done"
+	default:
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(line)
+	if point, err := os.ReadFile(filepath.Join(s.dir, pointFile)); err == nil && string(point) == line.What {
+		select {}
+	}
+}
+
+func (s *teller) write(line told) {
+	text, err := json.Marshal(line)
+	if err != nil {
+		panic(err)
+	}
+	file, err := os.OpenFile(filepath.Join(s.dir, storyFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(append(text, '\n')); err != nil {
+		panic(err)
+	}
+}
+
+// runWatchTelling is `watch` as runWatch does it, with one observer more.
+func runWatchTelling(stop context.Context, args []string, streams Streams, dir string) int {
+	a := newApp(streams)
+	if err := a.parse(args); err != nil {
+		return a.fail(err)
+	}
+	return a.fail(func() error {
+		c, err := a.newCycle(stop, cycleOptions{command: "watch", alone: true})
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		lock, err := lockRun(c.store)
+		if err != nil {
+			return err
+		}
+		c.closers = append(c.closers, lock.Release)
+		w, err := newWatch(c)
+		if err != nil {
+			return err
+		}
+		story, tell := &teller{dir: dir}, w.tell
+		w.tell = func(event any) {
+			story.observe(event)
+			tell(event)
+		}
+		c.seen.tell = w.tell
+		return w.run()
+	}())
+}
+
+// readStory reads what was told so far.
+func readStory(t *testing.T, dir string) (lines []told) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, storyFile))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(text, "\n") {
+			break // half written
+		}
+		var line told
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// stint is one process's work on one node.
+type stint struct {
+	pid        int
+	node       string
+	begin, end time.Time // a zero end: it goes on
+}
+
+// stints are all of them. A process that was killed, or stood still, was at
+// work until then.
+func stints(lines []told, ended map[int][]time.Time) (list []stint) {
+	open := map[string]int{}
+	for _, line := range lines {
+		key := fmt.Sprint(line.Pid, " ", line.Node)
+		switch line.What {
+		case "node started":
+			open[key] = len(list)
+			list = append(list, stint{line.Pid, line.Node, line.At, firstAfter(ended[line.Pid], line.At)})
+		case "node done":
+			if at := open[key]; list[at].end.IsZero() || line.At.Before(list[at].end) {
+				list[at].end = line.At
+			}
+		}
+	}
+	return list
+}
+
+func firstAfter(times []time.Time, begin time.Time) time.Time {
+	for _, at := range times {
+		if at.After(begin) {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// overlapping are pairs of processes that worked on one node at once.
+func overlapping(list []stint) (pairs []string) {
+	for i, a := range list {
+		for _, b := range list[i+1:] {
+			if a.node == b.node && a.pid != b.pid && a.begin.Before(b.end) && b.begin.Before(a.end) {
+				pairs = append(pairs, fmt.Sprintf("%s: %+v and %+v", a.node, a, b))
+			}
+		}
+	}
+	return pairs
+}
