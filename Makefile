@@ -30,7 +30,7 @@ lint:
 demo: build
 	bin/provision lab --nodes 5 -- provision once
 
-# Half an hour of nodes that come, fail, go and come back, about 20 a second;
+# Half an hour of nodes that come, fail, go and come back, some 36 a second;
 # make test has a minute of it.
 soak:
 	PROVISION_SOAK=30m PROVISION_SOAK_NODES=2400 $(GO) test ./commands -run TestSoak -timeout 45m -v
