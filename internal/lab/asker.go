@@ -97,12 +97,16 @@ func clientFramework(dir, file string) (*choria.Framework, error) {
 	return choria.NewWithConfig(cfg)
 }
 
+// oneWorker keeps go-choria's clients from ending a request while further
+// workers still subscribe to its replies, which is a data race there.
+const oneWorker = 1
+
 func askInventory(ctx context.Context, fw *choria.Framework, nodes []string) (map[string]inventory, error) {
 	client, err := rpcutilclient.New(fw)
 	if err != nil {
 		return nil, err
 	}
-	result, err := client.OptionTargets(nodes).Inventory().Do(ctx)
+	result, err := client.OptionTargets(nodes).OptionWorkers(oneWorker).Inventory().Do(ctx)
 	if err != nil {
 		return nil, err
 	}

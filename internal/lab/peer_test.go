@@ -80,7 +80,7 @@ func (p *peer) reprovision(ctx context.Context, nodes []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := client.OptionTargets(nodes).Reprovision(p.config.Token).Do(ctx)
+	result, err := client.OptionTargets(nodes).OptionWorkers(oneWorker).Reprovision(p.config.Token).Do(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *peer) provision(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	client.OptionTargets([]string{node})
+	client.OptionTargets([]string{node}).OptionWorkers(oneWorker)
 
 	input := map[string]any{"identity": node}
 	proof, err := client.Jwt(p.config.Token).Do(ctx)
@@ -198,7 +198,7 @@ func (p *peer) inventory(ctx context.Context, node string, input map[string]any)
 	if err != nil {
 		return err
 	}
-	result, err := client.OptionTargets([]string{node}).Inventory().Do(ctx)
+	result, err := client.OptionTargets([]string{node}).OptionWorkers(oneWorker).Inventory().Do(ctx)
 	if err != nil {
 		return err
 	}

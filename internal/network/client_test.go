@@ -145,6 +145,10 @@ func TestEveryActionIsAskedAsTheGeneratedClientAsksIt(t *testing.T) {
 	}
 }
 
+// oneWorker keeps go-choria's clients from ending a request while further
+// workers still subscribe to its replies, which is a data race there.
+const oneWorker = 1
+
 func (a asked) ask(t *testing.T, fw *choria.Framework) (out map[string]any) {
 	t.Helper()
 	ctx := within(t, 10*time.Second)
@@ -153,13 +157,13 @@ func (a asked) ask(t *testing.T, fw *choria.Framework) (out map[string]any) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.stock(ctx, c.OptionTargets([]string{"n1"}))
+		return a.stock(ctx, c.OptionTargets([]string{"n1"}).OptionWorkers(oneWorker))
 	}
 	c, err := rpcutilclient.New(fw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.OptionTargets([]string{"n1"}).Inventory().Do(ctx)
+	r, err := c.OptionTargets([]string{"n1"}).OptionWorkers(oneWorker).Inventory().Do(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
