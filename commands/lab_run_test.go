@@ -20,7 +20,7 @@ import (
 func TestEachWayAHelperCanGoEndsItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	l := startLab(t, lab.Options{Nodes: 7, Enrollment: lab.PKI})
-	if err := l.SetConfig(map[string]any{"helper_timeout": "2s", "workers": 7}); err != nil {
+	if err := l.SetConfig(map[string]any{"helper_timeout": "20s", "workers": 7}); err != nil {
 		t.Fatal(err)
 	}
 	ways := []struct {
@@ -32,7 +32,7 @@ func TestEachWayAHelperCanGoEndsItsNodeOnly(t *testing.T) {
 		{lab.Behaviour{Do: lab.Defer, Message: "later"}, "deferred", "", "later", ""},
 		{lab.Behaviour{Do: lab.Shutdown, Message: "old"}, "shutdown", "", "old", ""},
 		{lab.Behaviour{Do: lab.Fail, Message: "no such machine"}, "failed", "helper", "", "no such machine"},
-		{lab.Behaviour{Do: lab.Hang}, "failed", "helper_timeout", "", "2s"},
+		{lab.Behaviour{Do: lab.Hang}, "failed", "helper_timeout", "", "20s"},
 		{lab.Behaviour{Do: lab.Garbage}, "failed", "helper_answer", "", ""},
 		{lab.Behaviour{Do: lab.Other}, "failed", "helper_answer", "", "another"},
 	}
@@ -185,8 +185,8 @@ func TestABrokerThatCannotBeUsedIsNamed(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		{"no broker", map[string]string{"plugin.choria.middleware_hosts": "nats://" + closed.Addr().String()}, nil, 1, []string{"no broker answers", closed.Addr().String(), "middleware_hosts"}},
-		{"a silent one", map[string]string{"plugin.choria.middleware_hosts": "nats://" + silent.Addr().String()}, nil, 1, []string{"says nothing", silent.Addr().String()}},
+		{"no broker", map[string]string{"plugin.choria.middleware_hosts": "nats://" + closed.Addr().String()}, map[string]any{"connect_timeout": "2s"}, 1, []string{"no broker answers", closed.Addr().String(), "middleware_hosts"}},
+		{"a silent one", map[string]string{"plugin.choria.middleware_hosts": "nats://" + silent.Addr().String()}, map[string]any{"connect_timeout": "2s"}, 1, []string{"says nothing", silent.Addr().String()}},
 		{"a CA that signed nothing here", map[string]string{"plugin.security.file.ca": filepath.Join(l.Dir(), "keys", "stranger-ca.pem")}, nil, 1, []string{"CA", "x509"}},
 		{"a wrong broker password", nil, map[string]any{"broker_provisioning_password": "wrong"}, 1, []string{"refuses our credentials", "broker_provisioning_password"}},
 		{"no broker password", nil, map[string]any{"broker_provisioning_password": nil}, 0, []string{"production account", "Nobody waits"}},
@@ -194,7 +194,7 @@ func TestABrokerThatCannotBeUsedIsNamed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			config := map[string]any{"connect_timeout": "2s"}
+			config := map[string]any{"connect_timeout": "1m"}
 			for key, value := range tt.config {
 				config[key] = value
 			}

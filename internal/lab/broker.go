@@ -81,12 +81,18 @@ func (b *choriaBroker) launch(ctx context.Context) error {
 
 func (b *choriaBroker) settings(dir string) settings {
 	const streams = "plugin.choria.network.stream."
+	// The most that go-choria takes. A client whose time runs out while it is let
+	// in, as on a machine that is busy, would end the broker's process: go-choria
+	// asks the connection that was closed meanwhile for its address.
+	const patience = "60s"
 	s := settings{
 		"identity":                                           "localhost",
 		"loglevel":                                           "info",
 		"plugin.choria.use_srv":                              "false",
 		"plugin.choria.broker_network":                       "true",
 		"plugin.choria.network.listen_address":               "127.0.0.1",
+		"plugin.choria.network.tls_timeout":                  patience,
+		"plugin.choria.network.auth_timeout":                 patience,
 		"plugin.choria.network.client_port":                  fmt.Sprint(b.port),
 		"plugin.choria.network.provisioning.client_password": brokerPassword,
 		"plugin.choria.stats_address":                        "127.0.0.1",
