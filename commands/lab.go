@@ -23,14 +23,14 @@ type labOptions struct {
 func (a *app) lab() {
 	var o labOptions
 	c := a.cli.Command("lab", "Starts a broker and real servers to provision, on this machine only")
-	c.Flag("nodes", "Number of servers").Default("3").IntVar(&o.Nodes)
+	intFlag(c.Flag("nodes", "Number of servers").Default("3"), 0, &o.Nodes)
 	c.Flag("enrollment", "Kind of network: insecure, pki or issuer").Default(lab.Issuer).EnumVar(&o.Enrollment, lab.Insecure, lab.PKI, lab.Issuer)
 	c.Flag("keep", "Put everything into this directory, empty or absent, and leave it there").PlaceHolder("DIR").StringVar(&o.Dir)
 	c.Flag("helper", "Command line of a helper to use instead of the lab's own").PlaceHolder("CMD").StringVar(&o.Helper)
-	c.Flag("simulate", "Add this many light simulated nodes").PlaceHolder("N").IntVar(&o.Simulate)
+	intFlag(c.Flag("simulate", "Add this many light simulated nodes").PlaceHolder("N"), 0, &o.Simulate)
 	c.Flag("fault", "Make a share of the simulated nodes misbehave: silent, slow, twin, refuse, garbage, dead or comeback; repeatable").PlaceHolder("KIND:SHARE").StringsVar(&o.faults)
-	c.Flag("per-connection", "Simulated nodes that share a broker connection").PlaceHolder("N").Default("500").IntVar(&o.PerConnection)
-	c.Flag("expect", "Number of nodes that are in service after the command (default: all that can be)").PlaceHolder("N").Default("-1").IntVar(&o.expect)
+	intFlag(c.Flag("per-connection", "Simulated nodes that share a broker connection").PlaceHolder("N").Default("500"), 1, &o.PerConnection)
+	intFlag(c.Flag("expect", "Number of nodes that are in service after the command (default: all that can be)").PlaceHolder("N").Default("-1"), -1, &o.expect)
 	c.Arg("command", "Command to run in the lab, written after --").StringsVar(&o.command)
 	a.chooses(c, func(stop context.Context) error { return a.runLab(stop, o) })
 }

@@ -41,6 +41,15 @@ type number struct {
 
 // numberFlag makes f take a whole number of at least least.
 func numberFlag(f *fisk.FlagClause, least int, target *number) {
+	wholeNumber(f, least, func(n int) { *target = number{n, true} }, func() int { return target.n })
+}
+
+// intFlag is numberFlag where it does not matter whether the flag was given.
+func intFlag(f *fisk.FlagClause, least int, target *int) {
+	wholeNumber(f, least, func(n int) { *target = n }, func() int { return *target })
+}
+
+func wholeNumber(f *fisk.FlagClause, least int, set func(int), get func() int) {
 	f.SetValue(value{
 		flag: "--" + f.Model().Name,
 		parse: func(text string) error {
@@ -48,10 +57,10 @@ func numberFlag(f *fisk.FlagClause, least int, target *number) {
 			if err != nil || n < least {
 				return fmt.Errorf("%q is not a whole number of at least %d", text, least)
 			}
-			*target = number{n, true}
+			set(n)
 			return nil
 		},
-		show: func() string { return strconv.Itoa(target.n) },
+		show: func() string { return strconv.Itoa(get()) },
 	})
 }
 

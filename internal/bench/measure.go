@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"choria-provision/internal/fleet"
@@ -104,9 +103,6 @@ func run(ctx context.Context, site *lab.Lab, l load) (f figures, err error) {
 		select {
 		case err = <-ended:
 			f.wall = time.Since(began)
-			if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-				f.memory = usage.Maxrss * 1024
-			}
 			if code := cmd.ProcessState.ExitCode(); code != 0 && !(l.mayFail && code == 3) {
 				return f, fmt.Errorf("%v: %w: %s", l.command, err, last(problems.String()))
 			}
@@ -115,6 +111,7 @@ func run(ctx context.Context, site *lab.Lab, l load) (f figures, err error) {
 			if cpu, err := cpuOf(cmd.Process.Pid); err == nil {
 				f.cpu = max(f.cpu, cpu)
 			}
+			f.memory = max(f.memory, memoryOf(cmd.Process.Pid))
 			f.peak = max(f.peak, socketsOf(cmd.Process.Pid))
 		}
 	}
@@ -140,6 +137,18 @@ func cpuOf(pid int) (time.Duration, error) {
 	}
 	system, err := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+system) * clockTick, err
+}
+
+// memoryOf reads the peak of the resident size from /proc: what the kernel tells
+// when the process is waited for counts ours in, from before it was started.
+func memoryOf(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	if fields := strings.Fields(rest); len(fields) > 0 {
+		kib, _ := strconv.ParseInt(fields[0], 10, 64)
+		return kib << 10
+	}
+	return 0
 }
 
 // socketsOf counts the open sockets of a process.
