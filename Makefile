@@ -16,7 +16,7 @@ build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
 
 test:
-	$(GO) test -race -timeout 20m -parallel 6 ./... # most tests wait for servers, not for the processor
+	$(GO) test -race -timeout 20m -parallel 4 ./... # most tests wait for servers, not for the processor
 	cd tools && $(GO) test -race -timeout 20m ./... # Pushgateway and Prometheus: a module of its own
 
 lint:

@@ -12,7 +12,9 @@ import (
 )
 
 // Window says when a broadcast is over: quiet after the last reply, first
-// before there was any, total in all cases.
+// before there was any, total in all cases. Where the first reply takes long,
+// over a slow network or on a busy machine, the others may be as far apart:
+// quiet is at least twice what it took.
 type Window struct {
 	First, Quiet, Total time.Duration
 }
@@ -47,12 +49,16 @@ func (c *Conn) gather(ctx context.Context, sub *nats.Subscription, x *exchange, 
 	total, cancel := context.WithTimeoutCause(ctx, w.Total, errTimeout)
 	defer cancel()
 	denied := false
-	until := time.Now().Add(w.First)
+	asked := time.Now()
+	until := asked.Add(w.First)
 	for {
 		m, err := next(total, sub, until)
 		switch {
 		case err == nil:
 			if reply, odd := c.decode(x, m.Data); odd == nil {
+				if len(senders) == 0 {
+					w.Quiet = max(w.Quiet, 2*time.Since(asked))
+				}
 				senders = append(senders, reply.Sender)
 				until = time.Now().Add(w.Quiet)
 			}

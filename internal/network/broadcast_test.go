@@ -26,6 +26,23 @@ func TestLargeFleetIsHeardToTheLastReply(t *testing.T) {
 	}
 }
 
+// Where the first one takes a second, half a second more is no silence.
+func TestSlowFleetIsHeardToTheLastReply(t *testing.T) {
+	t.Parallel()
+	server := broker(t, nil)
+	conn := dial(t, server)
+	answerAll(t, server.ClientURL(), "provisioning.broadcast.agent.discovery", func(nc *nats.Conn, m *nats.Msg, id string) error {
+		for i, after := range []time.Duration{time.Second, 1500 * time.Millisecond} {
+			time.AfterFunc(after, func() { _ = nc.Publish(m.Reply, replyOf(id, fmt.Sprintf("n%d", i+1))) })
+		}
+		return nil
+	})
+	senders, err := conn.Broadcast(t.Context(), "choria_provision", Window{First: time.Minute, Quiet: 10 * time.Millisecond, Total: time.Minute})
+	if err != nil || fmt.Sprint(senders) != "[n1 n2]" {
+		t.Errorf("got %v, %v, want both", senders, err)
+	}
+}
+
 // One node can send what the broker sends when nobody listens.
 func TestNodeThatDeniesEverybodySilencesNobody(t *testing.T) {
 	server := broker(t, nil)
