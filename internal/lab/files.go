@@ -74,6 +74,8 @@ func (l *Lab) writeFiles(_ context.Context, o Options) error {
 		"site":      "lab",
 		"state_dir": l.StateDir(),
 		"token":     "token-" + hex.EncodeToString(token),
+		// The first of many servers that share two cores may take its time.
+		"discovery_timeout": "10s",
 	}
 	var err error
 	if l.config["helper"], err = l.helper(o.Helper); err != nil {
