@@ -43,7 +43,7 @@ cover:
 man:
 	$(GO) test ./commands -run TestManPageIsCurrent -update
 
-# bench measures against go-choria's stock clients, for about half an hour on a
+# bench measures against go-choria's stock clients, for some twenty minutes on a
 # machine that does nothing else, and writes what it saw into
 # docs/performance.md. It needs a C compiler: a helper in Go would take longer to
 # start than the rest of a node takes. TMPDIR chooses the file system.
