@@ -140,6 +140,9 @@ type stint struct {
 	begin, end time.Time // a zero end: it goes on
 }
 
+// within says that the moment came before the stint was over.
+func (s stint) within(at time.Time) bool { return s.end.IsZero() || at.Before(s.end) }
+
 // stints are all of them. A process that was killed, or stood still, was at
 // work until then.
 func stints(lines []told, ended map[int][]time.Time) (list []stint) {
@@ -172,10 +175,37 @@ func firstAfter(times []time.Time, begin time.Time) time.Time {
 func overlapping(list []stint) (pairs []string) {
 	for i, a := range list {
 		for _, b := range list[i+1:] {
-			if a.node == b.node && a.pid != b.pid && a.begin.Before(b.end) && b.begin.Before(a.end) {
+			if a.node == b.node && a.pid != b.pid && b.within(a.begin) && a.within(b.begin) {
 				pairs = append(pairs, fmt.Sprintf("%s: %+v and %+v", a.node, a, b))
 			}
 		}
 	}
 	return pairs
+}
+
+// The takeover test leans on this: it must see two at one node, also when one of
+// them has not ended.
+func TestOverlappingStintsAreSeen(t *testing.T) {
+	t.Parallel()
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	tests := []struct {
+		name string
+		a, b stint
+		want int
+	}{
+		{"one after the other", stint{1, "n", at(1), at(2)}, stint{2, "n", at(3), at(4)}, 0},
+		{"both at once", stint{1, "n", at(1), at(3)}, stint{2, "n", at(2), at(4)}, 1},
+		{"the first goes on", stint{1, "n", at(1), time.Time{}}, stint{2, "n", at(2), at(4)}, 1},
+		{"the second goes on", stint{1, "n", at(1), at(3)}, stint{2, "n", at(2), time.Time{}}, 1},
+		{"the second begins later and goes on", stint{1, "n", at(1), at(2)}, stint{2, "n", at(3), time.Time{}}, 0},
+		{"two nodes", stint{1, "n", at(1), at(3)}, stint{2, "m", at(2), at(4)}, 0},
+		{"one process", stint{1, "n", at(1), at(3)}, stint{1, "n", at(2), at(4)}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := overlapping([]stint{tt.a, tt.b}); len(got) != tt.want {
+				t.Errorf("got %v, want %d pairs", got, tt.want)
+			}
+		})
+	}
 }
