@@ -3,7 +3,9 @@ package installstate
 import "sync"
 
 // group shares runs of one function among callers that come at the same time: a
-// run covers those who asked before it began. The zero group is ready.
+// run covers those who asked before it began. (The singleflight of x/sync would
+// hand out a run that began before: what was renamed since is not flushed by it.)
+// The zero group is ready.
 type group struct {
 	mu      sync.Mutex
 	running *round // the last that began; nil: none yet

@@ -136,7 +136,7 @@ func (s *Store) MarkComplete(r Record) error {
 	if stored.InstallationID != r.InstallationID {
 		return s.otherInstallation(stored, "it is of another attempt")
 	}
-	r.Phase, r.Completed, r.RestartAsked = Complete, time.Now().UTC().Round(0), time.Time{}
+	r.Phase, r.Completed = Complete, time.Now().UTC().Round(0)
 	return s.put(r)
 }
 
