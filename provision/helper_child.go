@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -40,8 +41,8 @@ type child struct {
 // that ended it, errTooLong after more than answerLimit bytes.
 //
 // The pipes are ours and not os/exec's. Its Wait waits for copying to end, which
-// a background process that inherited the pipes can put off; here the child is
-// waited for first, then its group is killed, then the pipes run dry.
+// a background process that inherited the pipes can put off; here the end of the
+// child ends its group, and only then the pipes must run dry.
 func (c *child) run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -58,19 +59,21 @@ func (c *child) run(parent context.Context) error {
 
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...) //nolint:gosec // the operator's own command
 	cmd.Env = append(os.Environ(), c.env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.read, pipes.out.write, pipes.err.write
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
 	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = cmp.Or(c.grace, childGrace)
+	rest := pipes.fill(c.input)
 	if err := cmd.Start(); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	pipes.closeChildEnds()
-	wait := c.copy(pipes, cancel)
-	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left of the group
-	pipes.expire(childGrace)
-	wait()
+	pipes.closeTheirs()
+	err = c.copy(pipes, rest, cancel, sync.OnceValue(func() error {
+		err := cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left of the group
+		pipes.expire(childGrace)
+		return err
+	}))
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return cause
 	}
@@ -80,27 +83,38 @@ func (c *child) run(parent context.Context) error {
 	return err
 }
 
+// lookAfter is how long the end of a child is looked for in its stdout alone.
+// Most have ended by then, which spares waking one more thread for each.
+const lookAfter = 50 * time.Millisecond
+
 // copy moves bytes in all directions at once, so that no pipe can block
-// another, and returns a function that waits for the end of it.
-func (c *child) copy(p *childPipes, cancel context.CancelCauseFunc) (wait func()) {
-	var copying sync.WaitGroup
-	copying.Go(func() {
-		_, _ = p.in.write.Write(c.input) // a helper need not read its input
-		_ = p.in.write.Close()
+// another, and returns what end says: that waits for the child.
+func (c *child) copy(p *childPipes, input []byte, cancel context.CancelCauseFunc, end func() error) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if len(input) > 0 {
+		beside.Go(func() {
+			_, _ = p.in.ours.Write(input) // a helper need not read its input
+			_ = p.in.ours.Close()
+		})
+	} else {
+		_ = p.in.ours.Close()
+	}
+	beside.Go(func() {
+		var last tail
+		_, _ = io.CopyBuffer(&last, p.err.ours, make([]byte, stderrLimit))
+		c.stderr = last.bytes
 	})
-	copying.Go(func() {
-		c.stdout, _ = io.ReadAll(io.LimitReader(p.out.read, answerLimit+1))
-		if len(c.stdout) > answerLimit {
-			_ = p.out.read.Close()
-			cancel(errTooLong)
-		}
-	})
-	copying.Go(func() {
-		var end tail
-		_, _ = io.Copy(&end, p.err.read)
-		c.stderr = end.bytes
-	})
-	return copying.Wait
+	late := time.AfterFunc(lookAfter, func() { _ = end() })
+	defer late.Stop()
+	var answer bytes.Buffer
+	answer.Grow(stderrLimit)
+	_, _ = answer.ReadFrom(io.LimitReader(p.out.ours, answerLimit+1))
+	if c.stdout = answer.Bytes(); len(c.stdout) > answerLimit {
+		_ = p.out.ours.Close()
+		cancel(errTooLong)
+	}
+	return end()
 }
 
 // tail keeps the last stderrLimit bytes written to it.
@@ -117,25 +131,48 @@ func (t *tail) Write(p []byte) (int, error) {
 // childPipes are the three pipes between us and a child.
 type childPipes struct{ in, out, err pipe }
 
-type pipe struct{ read, write *os.File }
+// pipe has the end that we read or write and the end that a child inherits.
+// Ours can be waited for without a thread, theirs blocks as programs expect it.
+type pipe struct{ ours, theirs *os.File }
 
 func openPipes() (*childPipes, error) {
 	p := &childPipes{}
-	for _, end := range []*pipe{&p.in, &p.out, &p.err} {
-		var err error
-		if end.read, end.write, err = os.Pipe(); err != nil {
+	for _, open := range []struct {
+		pipe  *pipe
+		write bool // we write
+	}{{&p.in, true}, {&p.out, false}, {&p.err, false}} {
+		read, write, err := openPipe(open.write)
+		if err != nil {
 			p.close()
 			return nil, err
+		}
+		if *open.pipe = (pipe{read, write}); open.write {
+			*open.pipe = pipe{write, read}
 		}
 	}
 	return p, nil
 }
 
-// closeChildEnds leaves the child's ends to the child alone, so that the end of
+// fill puts as much of the input into the pipe as it takes without a reader,
+// which is most often all of it, and returns the rest.
+func (p *childPipes) fill(input []byte) (rest []byte) {
+	raw, err := p.in.ours.SyscallConn()
+	if err != nil {
+		return input
+	}
+	written := 0
+	_ = raw.Write(func(fd uintptr) bool {
+		written, _ = syscall.Write(int(fd), input)
+		return true
+	})
+	return input[max(written, 0):]
+}
+
+// closeTheirs leaves the child's ends to the child alone, so that the end of
 // the last process that holds them is the end of the stream.
-func (p *childPipes) closeChildEnds() {
-	for _, end := range []*os.File{p.in.read, p.out.write, p.err.write} {
-		_ = end.Close()
+func (p *childPipes) closeTheirs() {
+	for _, end := range []pipe{p.in, p.out, p.err} {
+		_ = end.theirs.Close()
 	}
 }
 
@@ -143,14 +180,14 @@ func (p *childPipes) closeChildEnds() {
 // the other ends for ever.
 func (p *childPipes) expire(after time.Duration) {
 	deadline := time.Now().Add(after)
-	_ = p.in.write.SetDeadline(deadline)
-	_ = p.out.read.SetDeadline(deadline)
-	_ = p.err.read.SetDeadline(deadline)
+	for _, end := range []pipe{p.in, p.out, p.err} {
+		_ = end.ours.SetDeadline(deadline)
+	}
 }
 
 func (p *childPipes) close() {
 	for _, end := range []pipe{p.in, p.out, p.err} {
-		_ = end.read.Close()
-		_ = end.write.Close()
+		_ = end.ours.Close()
+		_ = end.theirs.Close()
 	}
 }

@@ -51,17 +51,17 @@ func startTalker(h ExecHelper) (*talker, error) {
 		defer pipes.close()
 		cmd := exec.Command(h.Command.Args[0], h.Command.Args[1:]...) //nolint:gosec // the operator's own command
 		cmd.Env = append(os.Environ(), h.Env...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.read, pipes.out.write, pipes.err.write
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
 		cmd.SysProcAttr = ownGroup()
 		if err := cmd.Start(); err != nil {
 			started <- err
 			return
 		}
-		pipes.closeChildEnds()
+		pipes.closeTheirs()
 		t.pid = cmd.Process.Pid
 		var reading sync.WaitGroup
 		reading.Go(t.readLines)
-		reading.Go(func() { _, _ = io.Copy(&t.stderr, pipes.err.read) })
+		reading.Go(func() { _, _ = io.Copy(&t.stderr, pipes.err.ours) })
 		started <- nil
 		t.exit = cmd.Wait()
 		_ = syscall.Kill(-t.pid, syscall.SIGKILL) // whoever is left of the group
@@ -77,7 +77,7 @@ func startTalker(h ExecHelper) (*talker, error) {
 
 func (t *talker) readLines() {
 	defer close(t.lines)
-	from := bufio.NewReader(t.pipes.out.read)
+	from := bufio.NewReader(t.pipes.out.ours)
 	var line []byte
 	for {
 		part, err := from.ReadSlice('\n')
@@ -121,7 +121,7 @@ func (t *talker) quiet() bool {
 func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 	written := make(chan error, 1)
 	go func() {
-		_, err := t.pipes.in.write.Write(question)
+		_, err := t.pipes.in.ours.Write(question)
 		written <- err
 	}()
 	select {
@@ -180,7 +180,7 @@ func (t *talker) why(ctx context.Context) error {
 	}
 }
 
-func (t *talker) closeInput() { _ = t.pipes.in.write.Close() }
+func (t *talker) closeInput() { _ = t.pipes.in.ours.Close() }
 
 // end kills the helper with its group and returns when they are gone.
 func (t *talker) end() {
