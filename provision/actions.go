@@ -30,7 +30,7 @@ func (n *node) takeJWT(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
-	n.proof.claims, err = verifyProvisioningJWT(n.proof.reply.JWT, n.cfg.JWTVerifyCert)
+	n.proof.claims, err = n.siteKey.claims(n.proof.reply.JWT, n.cfg.JWTVerifyCert)
 	return goOn, err
 }
 

@@ -18,19 +18,20 @@ import (
 // node is what is known of one node while it is worked on. Each field below the
 // line is filled by the one step named beside it.
 type node struct {
-	id     string
-	seen   time.Time
-	cfg    *config.Config
-	rpc    RPC
-	helper Helper
-	nonce  func() (string, error) // fresh and not to be guessed
-	may    func() error           // nil while provisioning is neither paused nor led elsewhere
-	tell   func(any)
-	hide   func(secrets ...string) // nil: nobody repeats what the node says
-	stop   context.Context         // ends when no new step may start
-	dry    DryRun
-	slot   *Slot        // what lets it be worked on beside others; nil: it is alone
-	own    func() error // makes the record say that the node is ours and under way
+	id      string
+	seen    time.Time
+	cfg     *config.Config
+	rpc     RPC
+	helper  Helper
+	siteKey *siteKey
+	nonce   func() (string, error) // fresh and not to be guessed
+	may     func() error           // nil while provisioning is neither paused nor led elsewhere
+	tell    func(any)
+	hide    func(secrets ...string) // nil: nobody repeats what the node says
+	stop    context.Context         // ends when no new step may start
+	dry     DryRun
+	slot    *Slot        // what lets it be worked on beside others; nil: it is alone
+	own     func() error // makes the record say that the node is ours and under way
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting
 

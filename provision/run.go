@@ -36,7 +36,8 @@ type Runner struct {
 	// rotated since the run began. nil: nobody needs to know.
 	Hide func(secrets ...string)
 
-	broken atomic.Pointer[error] // why the state directory stopped taking records
+	siteKey siteKey
+	broken  atomic.Pointer[error] // why the state directory stopped taking records
 }
 
 // Summary is what came of a run.
@@ -161,7 +162,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 		rpc = readOnlyRPC{rpc, r.DryRun.allowed()}
 	}
 	return &node{
-		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, nonce: r.Nonce,
+		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, siteKey: &r.siteKey, nonce: r.Nonce,
 		may: r.May, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
 		result: Result{Node: s.Identity, Started: time.Now()},
 	}

@@ -4,56 +4,11 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"strings"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
-	"github.com/choria-io/tokens"
 )
 
-const (
-	jwtLimit   = 64 << 10 // bytes; real ones are below 2 KiB
-	ecdhLength = 32       // bytes of a curve 25519 public key
-)
-
-// verifyProvisioningJWT returns the claims of a node's provisioning.jwt when
-// it was signed with the site's key. verify names a file that holds an RSA
-// certificate, an RSA public key or a hex ed25519 public key; what is no file
-// is itself a hex ed25519 public key. Errors unwrap to ErrJWT.
-func verifyProvisioningJWT(text, verify string) (*tokens.ProvisioningClaims, error) {
-	if len(text) > jwtLimit {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrJWT, len(text), jwtLimit)
-	}
-	claims, err := parseProvisioningJWT(strings.TrimSpace(text), verify)
-	if err != nil {
-		return nil, fmt.Errorf("%w: verifying it with jwt_verify_cert: %w", ErrJWT, err)
-	}
-	return claims, nil
-}
-
-func parseProvisioningJWT(text, verify string) (*tokens.ProvisioningClaims, error) {
-	if verify == "" {
-		return nil, fmt.Errorf("jwt_verify_cert is not set")
-	}
-	inFile := verify
-	if _, err := os.Stat(verify); err == nil {
-		content, err := os.ReadFile(verify)
-		if err != nil {
-			return nil, err
-		}
-		inFile = strings.TrimSpace(string(content))
-	} else if !tokens.IsEncodedEd25519Key([]byte(verify)) {
-		return nil, fmt.Errorf("%q is neither a file nor a hex ed25519 public key", verify)
-	}
-	if !tokens.IsEncodedEd25519Key([]byte(inFile)) {
-		return tokens.ParseProvisioningTokenWithKeyfile(text, verify)
-	}
-	key, err := hex.DecodeString(inFile)
-	if err != nil {
-		return nil, err
-	}
-	return tokens.ParseProvisioningToken(text, ed25519.PublicKey(key))
-}
+const ecdhLength = 32 // bytes of a curve 25519 public key
 
 // verifyKeyProof returns the ed25519 public key a node made, when the node
 // signed our nonce with it: otherwise it could present another machine's key.

@@ -18,6 +18,7 @@ import (
 	"github.com/choria-io/go-choria/choria"
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 	"github.com/choria-io/tokens"
+	"github.com/google/renameio/v2"
 )
 
 // rsaKey is made once: it takes long, and tests only read it.
@@ -89,7 +90,7 @@ func TestProvisioningJWTOfThisSiteIsTaken(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyProvisioningJWT(tt.text, tt.verify)
+			got, err := new(siteKey).claims(tt.text, tt.verify)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,11 +138,49 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyProvisioningJWT(tt.text, tt.verify)
+			got, err := new(siteKey).claims(tt.text, tt.verify)
 			if got != nil || err == nil {
 				t.Errorf("got claims %v and error %v, want an error", got, err)
 			}
 			wantCause(t, err, ErrJWT, tt.says)
+		})
+	}
+}
+
+// A run may last for hours and watch for months; the site's key may be rotated
+// meanwhile, by a new file or in the old one.
+func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	before, beforePrivate := newKey(t)
+	after, afterPrivate := newKey(t)
+	change := map[string]func(path, text string) error{
+		"new file": func(path, text string) error { return renameio.WriteFile(path, []byte(text), 0o600) },
+		"same file": func(path, text string) error {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				return err
+			}
+			return os.Chtimes(path, time.Time{}, time.Now().Add(time.Second)) // coarse clocks of file systems
+		},
+	}
+	for name, write := range change {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := writeFile(t, hex.EncodeToString(before))
+			var key siteKey
+			old, fresh := signed(t, provisioningClaims(t, time.Hour), beforePrivate), signed(t, provisioningClaims(t, time.Hour), afterPrivate)
+			for range 2 { // read, then kept
+				if _, err := key.claims(old, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := write(path, hex.EncodeToString(after)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := key.claims(fresh, path); err != nil {
+				t.Errorf("got %v, want the new key's token taken", err)
+			}
+			_, err := key.claims(old, path)
+			wantCause(t, err, ErrJWT, "signature")
 		})
 	}
 }
@@ -197,7 +236,7 @@ func TestUnprovenKeysAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzVerifyProvisioningJWT(f *testing.F) {
+func FuzzSiteKeyClaims(f *testing.F) {
 	public, private := newKey(f)
 	_, stranger := newKey(f)
 	good := signed(f, provisioningClaims(f, time.Hour), private)
@@ -205,7 +244,7 @@ func FuzzVerifyProvisioningJWT(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		claims, err := verifyProvisioningJWT(text, hex.EncodeToString(public))
+		claims, err := new(siteKey).claims(text, hex.EncodeToString(public))
 		if err != nil && !errors.Is(err, ErrJWT) {
 			t.Errorf("got error %v, want one that unwraps to ErrJWT", err)
 		}
