@@ -10,19 +10,30 @@ import (
 // LogEvents observes a run and logs it: failed nodes as errors, other nodes'
 // outcomes as info, warnings as warnings, attempts and steps at debug level.
 type LogEvents struct {
-	log   logrus.FieldLogger
+	log   *logrus.Logger
 	nodes bool
 }
 
 // NewLogEvents returns an observer that logs to log. Nodes says that it also
 // tells outcomes and warnings; Divide says when lines or the live view do.
-func NewLogEvents(log logrus.FieldLogger, nodes bool) *LogEvents { return &LogEvents{log, nodes} }
+func NewLogEvents(log *logrus.Logger, nodes bool) *LogEvents { return &LogEvents{log, nodes} }
 
 // Observe implements Observer.
 func (l *LogEvents) Observe(event any) {
+	if l.log.IsLevelEnabled(logrus.DebugLevel) { // else a line is made for every step to be thrown away
+		l.details(event)
+	}
+	if l.nodes {
+		l.result(event)
+	}
+}
+
+func (l *LogEvents) details(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
-		l.cycle(e)
+		if e.Err == nil || !l.nodes {
+			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": seconds(e.Took)}).Debug("discovered")
+		}
 	case discovery.Admitted:
 		l.node(e.Identity, "").WithField("source", string(e.Source)).Debug("admitted")
 	case provision.RunStarted:
@@ -37,24 +48,15 @@ func (l *LogEvents) Observe(event any) {
 		l.debug(e.Node, "", e.Err).WithField("rpc", e.Action).Debug("call failed")
 	case provision.HelperDone:
 		l.debug(e.Node, "helper", e.Err).WithField("seconds", seconds(e.Took)).Debug("helper done")
-	default:
-		if l.nodes {
-			l.result(event)
-		}
 	}
-}
-
-func (l *LogEvents) cycle(e discovery.Cycle) {
-	log := l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": seconds(e.Took)})
-	if e.Err != nil && l.nodes { // else it is the command's error, told once
-		log.WithError(e.Err).Error("discovery failed")
-		return
-	}
-	log.Debug("discovered")
 }
 
 func (l *LogEvents) result(event any) {
 	switch e := event.(type) {
+	case discovery.Cycle:
+		if e.Err != nil { // without a log of its own it is the command's error, told once
+			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": seconds(e.Took)}).WithError(e.Err).Error("discovery failed")
+		}
 	case discovery.Refused:
 		l.node(e.Identity, "").WithField("answers", e.Count).WithError(e.Err).Warn("refused")
 	case provision.Notice:

@@ -145,7 +145,7 @@ func (n *node) shutDown(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return goOn, err
 	}
-	if err := n.own(); err != nil {
+	if err := n.claim(); err != nil {
 		return goOn, err
 	}
 	n.lostReply = false

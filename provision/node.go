@@ -35,6 +35,7 @@ type node struct {
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting
 
+	claimed   bool // own was done
 	finishing bool // the step under way completes a change
 	asked     bool // dry run: the helper has answered
 	lostReply bool // an attempt ended without the node being heard
@@ -74,16 +75,32 @@ type facts struct {
 	Upgradable bool   `json:"upgradable"`
 }
 
-// mayGoOn is asked before every step and every attempt. stoppable says that a
-// stop ends the work here; a change that is being completed goes on.
+// mayGoOn is asked before whatever others notice: every attempt, the helper, and
+// the record that begins. stoppable says that a stop ends the work here.
 func (n *node) mayGoOn(stoppable bool) error {
 	if err := n.may(); err != nil {
 		return err
 	}
-	if stoppable && !n.finishing && n.stop.Err() != nil {
+	if stoppable && n.stopped() {
 		return ErrStopped
 	}
 	return nil
+}
+
+// stopped says that no step may start; a change that is being completed goes on.
+func (n *node) stopped() bool { return !n.finishing && n.stop.Err() != nil }
+
+// claim makes the record say that the node is ours, once, and not in a pause.
+func (n *node) claim() error {
+	if n.claimed {
+		return nil
+	}
+	if err := n.mayGoOn(true); err != nil {
+		return err
+	}
+	err := n.own()
+	n.claimed = err == nil
+	return err
 }
 
 // ended names why a context is over: time or a stop, never "context canceled".

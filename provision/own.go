@@ -74,9 +74,6 @@ func heldAfter(record installstate.Record) string {
 
 // begin makes the record say that the installation is under way.
 func (o *ownership) begin() error {
-	if o.begun {
-		return nil
-	}
 	o.record.HoldUntil = time.Time{}
 	if err := o.store.Save(o.record); err != nil {
 		return stateCause(err)

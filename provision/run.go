@@ -86,9 +86,6 @@ func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summa
 // next waits for the slot of one more node; there is none when no new node may
 // start.
 func (r *Runner) next(ctx, stop context.Context, slots *Slots) (*Slot, bool) {
-	if r.ended(ctx, stop) {
-		return nil, false
-	}
 	either, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()

@@ -68,11 +68,11 @@ func (n *node) walk(ctx context.Context) (Outcome, error) {
 		if err := n.takeSlot(ctx); err != nil {
 			return goOn, err
 		}
-		if err := n.mayGoOn(true); err != nil {
-			return goOn, err
+		if n.stopped() {
+			return goOn, ErrStopped
 		}
 		if s.reach == change {
-			if err := n.own(); err != nil {
+			if err := n.claim(); err != nil {
 				return goOn, err
 			}
 		}

@@ -170,3 +170,29 @@ func TestPauseKeepsTheHelperFromStarting(t *testing.T) {
 		t.Errorf("got %v, want paused", got.Err)
 	}
 }
+
+func TestPauseBeginsNoRecord(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	var paused atomic.Bool
+	b.May = func() error {
+		if paused.Load() {
+			return provision.ErrPaused
+		}
+		return nil
+	}
+	helper := b.Helper
+	b.Helper = helperFunc(func(ctx context.Context, in provision.HelperInput) (provision.Answer, error) {
+		paused.Store(true)
+		return helper.Answer(ctx, in)
+	})
+	if got := resultOf(t, b.run(t.Context(), node1), node1); !errors.Is(got.Err, provision.ErrPaused) {
+		t.Errorf("got %v, want paused", got.Err)
+	}
+	if _, err := b.Store.Load(node1); !errors.Is(err, installstate.ErrNotFound) {
+		t.Errorf("got %v, want no record of a node that nothing was done to", err)
+	}
+	if diff := cmp.Diff([]string{inventory}, b.fleet.Actions(node1)); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
