@@ -102,7 +102,7 @@ func (c *child) copy(p *childPipes, input []byte, cancel context.CancelCauseFunc
 	}
 	beside.Go(func() {
 		var last tail
-		_, _ = io.CopyBuffer(&last, p.err.ours, make([]byte, stderrLimit))
+		last.readAll(p.err.ours)
 		c.stderr = last.bytes
 	})
 	late := time.AfterFunc(lookAfter, func() { _ = end() })
@@ -119,6 +119,19 @@ func (c *child) copy(p *childPipes, input []byte, cancel context.CancelCauseFunc
 
 // tail keeps the last stderrLimit bytes written to it.
 type tail struct{ bytes []byte }
+
+// readAll keeps the end of all there is to read: io.Copy would take 32 KiB for
+// what is most often nothing.
+func (t *tail) readAll(from io.Reader) {
+	chunk := make([]byte, 512)
+	for {
+		n, err := from.Read(chunk)
+		_, _ = t.Write(chunk[:n])
+		if err != nil {
+			return
+		}
+	}
+}
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.bytes = append(t.bytes, p...)

@@ -3,11 +3,13 @@ package installstate
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
-	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 )
 
 // disk is what touches the file system for good; tests let single ones fail.
@@ -29,22 +31,48 @@ func realDisk() disk {
 	}
 }
 
+// openFile is os.OpenFile for files and directories alone. That one makes sure
+// that it can wait for pipes and terminals too, in five more system calls, and
+// a run opens several files for each node.
+func openFile(path string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case !errors.Is(err, unix.EINTR):
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
 // replaceFile keeps the temporary file in the same directory: /tmp may be
 // another file system.
 func replaceFile(path string, data []byte) error {
-	file, err := renameio.TempFile(filepath.Dir(path), path)
+	dir, name := filepath.Split(path)
+	temporary := dir + "." + name + strconv.FormatUint(rand.Uint64(), 10)
+	file, err := openFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
-	defer file.Cleanup()
-	if _, err := file.Write(data); err != nil {
-		return err
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
 	}
-	return file.CloseAtomicallyReplace()
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
 }
 
 func syncDir(path string) error {
-	dir, err := os.Open(path)
+	dir, err := openFile(path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

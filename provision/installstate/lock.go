@@ -175,7 +175,7 @@ func (s *Store) lock(path, what string) (*Lock, error) {
 // file is in it.
 func (s *Store) openLock(path string) (file *os.File, made bool, err error) {
 	for try := 1; ; try++ {
-		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		file, err = openFile(path, os.O_RDWR|os.O_CREATE)
 		if !errors.Is(err, fs.ErrNotExist) || try == lockTries {
 			return file, made, err
 		}
@@ -274,7 +274,7 @@ func readHolder(file *os.File) Holder {
 // held reports whether a process holds the lock file at path, and which. It
 // makes nothing and never gets in the way of who wants the lock.
 func held(path string) (Holder, bool, error) {
-	file, err := os.Open(path)
+	file, err := openFile(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Holder{}, false, nil
 	}

@@ -88,7 +88,7 @@ func readNoted(dir string) (Record, error) {
 	if err != nil || record.Phase != Installing {
 		return record, err
 	}
-	file, err := os.Open(filepath.Join(dir, lockFile))
+	file, err := openFile(filepath.Join(dir, lockFile), os.O_RDONLY)
 	if err != nil { // without lock no note, which is all that can be missing
 		return record, nil
 	}
@@ -98,7 +98,7 @@ func readNoted(dir string) (Record, error) {
 }
 
 func readRecord(path string) (Record, error) {
-	file, err := os.Open(path)
+	file, err := openFile(path, os.O_RDONLY)
 	if err != nil {
 		return Record{}, err
 	}
