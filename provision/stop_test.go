@@ -122,17 +122,23 @@ func TestTheEndOfTimeCutsAnAttempt(t *testing.T) {
 	})
 }
 
+// pausable gives the bench a pause flag.
+func pausable(b *bench) *atomic.Bool {
+	var paused atomic.Bool
+	b.May = func() error {
+		if paused.Load() {
+			return provision.ErrPaused
+		}
+		return nil
+	}
+	return &paused
+}
+
 func TestPauseIsSeenBeforeEveryAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
-		var paused atomic.Bool
-		b.May = func() error {
-			if paused.Load() {
-				return provision.ErrPaused
-			}
-			return nil
-		}
+		paused := pausable(b)
 		b.fleet.On(node1, configure, func(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
 			paused.Store(true)
 			return []provision.Reply{{Message: "try again"}}, nil
@@ -154,13 +160,7 @@ func TestPauseIsSeenBeforeEveryAttempt(t *testing.T) {
 func TestPauseKeepsTheHelperFromStarting(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	var paused atomic.Bool
-	b.May = func() error {
-		if paused.Load() {
-			return provision.ErrPaused
-		}
-		return nil
-	}
+	paused := pausable(b)
 	b.fleet.On(node1, inventory, ending(func() { paused.Store(true) }))
 	b.Helper = helperFunc(func(context.Context, provision.HelperInput) (provision.Answer, error) {
 		t.Error("the helper was started while paused")
@@ -174,13 +174,7 @@ func TestPauseKeepsTheHelperFromStarting(t *testing.T) {
 func TestPauseBeginsNoRecord(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	var paused atomic.Bool
-	b.May = func() error {
-		if paused.Load() {
-			return provision.ErrPaused
-		}
-		return nil
-	}
+	paused := pausable(b)
 	helper := b.Helper
 	b.Helper = helperFunc(func(ctx context.Context, in provision.HelperInput) (provision.Answer, error) {
 		paused.Store(true)
