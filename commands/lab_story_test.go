@@ -89,26 +89,17 @@ func runWatchTelling(stop context.Context, args []string, streams Streams, dir s
 		return a.fail(err)
 	}
 	return a.fail(func() error {
-		c, err := a.newCycle(stop, cycleOptions{command: "watch", alone: true})
+		w, err := a.prepareWatch(stop, watchOptions{cycleOptions: cycleOptions{command: "watch", alone: true}})
 		if err != nil {
 			return err
 		}
-		defer c.close()
-		lock, err := lockRun(c.store)
-		if err != nil {
-			return err
-		}
-		c.closers = append(c.closers, lock.Release)
-		w, err := newWatch(c)
-		if err != nil {
-			return err
-		}
+		defer w.close()
 		story, tell := &teller{dir: dir}, w.tell
 		w.tell = func(event any) {
 			story.observe(event)
 			tell(event)
 		}
-		c.seen.tell = w.tell
+		w.seen.tell = w.tell
 		return w.run()
 	}())
 }

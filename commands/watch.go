@@ -33,31 +33,42 @@ func (a *app) watch() {
 
 // runWatch is the continuous mode: what it does to a node is what once does.
 func (a *app) runWatch(stop context.Context, o watchOptions) error {
-	c, err := a.newCycle(stop, o.cycleOptions)
+	w, err := a.prepareWatch(stop, o)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer w.close()
+	return w.run()
+}
+
+// prepareWatch takes what a watch must have before it brings anything up. The
+// caller closes it.
+func (a *app) prepareWatch(stop context.Context, o watchOptions) (w *watch, err error) {
+	c, err := a.newCycle(stop, o.cycleOptions)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
 	if err := c.store.CheckWritable(); err != nil {
-		return err
+		return nil, err
 	}
 	lock, err := lockRun(c.store)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.closers = append(c.closers, lock.Release)
 	if o.pid != "" {
 		remove, err := writePid(o.pid)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c.closers = append(c.closers, remove)
 	}
-	w, err := newWatch(c)
-	if err != nil {
-		return err
-	}
-	return w.run()
+	return newWatch(c)
 }
 
 // writePid writes our process id and returns what takes the file away.
