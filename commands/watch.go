@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"choria-provision/discovery"
+	"choria-provision/internal/named"
 	"choria-provision/internal/network"
 	"choria-provision/provision"
 
@@ -74,7 +75,7 @@ func (a *app) prepareWatch(stop context.Context, o watchOptions) (w *watch, err 
 // writePid writes our process id and returns what takes the file away.
 func writePid(path string) (func(), error) {
 	if err := renameio.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-		return nil, fmt.Errorf("%w: --pid: %w", errConfig, err)
+		return nil, fmt.Errorf("%w: --pid: %w", errConfig, named.Path(err, path))
 	}
 	return func() { _ = os.Remove(path) }, nil
 }

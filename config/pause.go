@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"choria-provision/internal/named"
+
 	"github.com/google/renameio/v2"
 )
 
@@ -46,7 +48,7 @@ func SetPause(dir string, p Pause) error {
 	}
 	path := filepath.Join(dir, PauseFile)
 	if err := renameio.WriteFile(path, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("writing the pause flag: %w", err)
+		return fmt.Errorf("writing the pause flag: %w", named.Path(err, path))
 	}
 	return syncDirectory(dir)
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"choria-provision/internal/named"
+
 	"github.com/google/renameio/v2"
 )
 
@@ -77,14 +79,14 @@ func encode(v any, prefix string) ([]byte, error) {
 func (d Document) Save(path string) error {
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("report: %w", named.Path(err, path))
 	}
 	defer func() { _ = file.Cleanup() }() // nothing is left after the replacement
 	if err := d.WriteJSON(file); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("report: %w", named.Path(err, path))
 	}
 	if err := file.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("report: %w", named.Path(err, path))
 	}
 	return syncDirectory(path)
 }
@@ -110,7 +112,7 @@ func LoadLastRun(path string) (Document, error) {
 // flushes file and directory.
 func replace(path string, content []byte) error {
 	if err := renameio.WriteFile(path, content, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
-		return err
+		return named.Path(err, path)
 	}
 	return syncDirectory(path)
 }

@@ -3,6 +3,8 @@ package output
 import (
 	"fmt"
 
+	"choria-provision/internal/named"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -11,7 +13,7 @@ import (
 // collector never reads half of it. The directory must exist.
 func WriteTextfile(path string, g prometheus.Gatherer) error {
 	if err := prometheus.WriteToTextfile(path, g); err != nil {
-		return fmt.Errorf("metrics_textfile: %w", err)
+		return fmt.Errorf("metrics_textfile: %w", named.Path(err, path))
 	}
 	return nil
 }

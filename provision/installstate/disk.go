@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"choria-provision/internal/named"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -53,7 +55,7 @@ func replaceFile(path string, data []byte) error {
 	temporary := dir + "." + name + strconv.FormatUint(rand.Uint64(), 10)
 	file, err := openFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return err
+		return named.Path(err, path)
 	}
 	_, err = file.Write(data)
 	if err == nil {
@@ -68,7 +70,7 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		_ = os.Remove(temporary)
 	}
-	return err
+	return named.Path(err, path)
 }
 
 func syncDir(path string) error {
