@@ -70,7 +70,7 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	var failures []error
 	store := installstate.NewStore(cfg.StateDir)
 	doc := lifecycleDocument{Nodes: []lifecycleResult{}}
-	for _, identity := range o.identities {
+	for _, identity := range eachOnce(o.identities) {
 		if stop.Err() != nil {
 			failures = append(failures, fmt.Errorf("%w: the nodes from %s on were not asked", interruption(stop), identity))
 			break

@@ -43,9 +43,7 @@ func (a *app) runNode(stop context.Context, o nodeOptions) error {
 	}
 	c.cfg.Limit = 0 // who names nodes wants all of them
 	find := func(*cycle) ([]discovery.Sighting, error) {
-		names := slices.Clone(o.identities)
-		slices.Sort(names)
-		return discovery.Admit(slices.Compact(names), discovery.ByName, c.seen.tell), nil
+		return discovery.Admit(eachOnce(o.identities), discovery.ByName, c.seen.tell), nil
 	}
 	if o.wait == 0 || o.dryRun {
 		return c.do(find, nil)
@@ -61,6 +59,17 @@ func checkIdentities(names []string) error {
 		}
 	}
 	return nil
+}
+
+// eachOnce is names in their order, without those that were there before: a
+// node named twice is asked once.
+func eachOnce(names []string) []string {
+	seen := make(map[string]bool, len(names))
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
 }
 
 // leavingPoll is how often a node is asked whether it is still there.

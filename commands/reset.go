@@ -82,7 +82,7 @@ func (a *app) runReset(stop context.Context, o resetOptions) error {
 // resetNames returns the nodes to reset, after asking when it is all of them.
 func (a *app) resetNames(store *installstate.Store, o resetOptions) ([]string, error) {
 	if !o.all {
-		return o.identities, nil
+		return eachOnce(o.identities), nil
 	}
 	entries, err := store.List()
 	if err != nil {
