@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type cycle struct {
 	store   *installstate.Store
 	started time.Time
 	id      string
+	spared  string // the log file that a dry run leaves alone
 
 	stop  context.Context // no new work
 	ctx   context.Context // no work at all
@@ -57,7 +59,11 @@ func (a *app) newCycle(stop context.Context, o cycleOptions) (*cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cycle{app: a, options: o, cfg: cfg, stop: stop, store: installstate.NewStore(cfg.StateDir), started: time.Now(), id: rand.Text()[:12]}, nil
+	c := &cycle{app: a, options: o, cfg: cfg, stop: stop, store: installstate.NewStore(cfg.StateDir), started: time.Now(), id: rand.Text()[:12]}
+	if o.dryRun && cfg.LogFile != os.DevNull {
+		c.spared, cfg.LogFile = cfg.LogFile, "" // neither made nor added to
+	}
+	return c, nil
 }
 
 // do runs the cycle. find returns the nodes to work on, once connected. What
@@ -87,7 +93,7 @@ func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*
 // state directory can be written before anybody is called.
 func (c *cycle) admitted() error {
 	if c.options.dryRun {
-		c.tellOfRun()
+		c.tellOfDryRun()
 		return nil
 	}
 	if err := checkPause(c.cfg.StateDir); err != nil {
@@ -107,9 +113,12 @@ func (c *cycle) admitted() error {
 	return nil
 }
 
-// tellOfRun says that a real run is at work beside a dry one: what it is doing
-// to nodes is not in the plan.
-func (c *cycle) tellOfRun() {
+// tellOfDryRun says what else to know of a dry run: where its log is, and that a
+// real run is at work beside it, whose doings are not in the plan.
+func (c *cycle) tellOfDryRun() {
+	if c.spared != "" && !c.unattended {
+		c.say("info", "a dry run changes nothing on disk: its log goes to stderr, not to "+c.spared)
+	}
 	if holder, held, err := c.store.RunHolder(); err == nil && held {
 		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
