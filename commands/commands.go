@@ -12,6 +12,8 @@ import (
 	"os"
 	"time"
 
+	"choria-provision/output"
+
 	"github.com/choria-io/fisk"
 )
 
@@ -24,7 +26,8 @@ type Streams struct {
 // app is one invocation: the parsed command line and what it chose to run.
 type app struct {
 	Streams
-	cli *fisk.Application
+	result *result // where Out goes
+	cli    *fisk.Application
 
 	configFile string
 	choriaFile string
@@ -52,8 +55,8 @@ func Run(stop context.Context, args []string, streams Streams) int {
 		_, _ = a.usage.WriteTo(streams.Err)
 		return exitUsage
 	case a.answers > 0:
-		_, _ = a.usage.WriteTo(streams.Out)
-		return exitDone
+		_, err := a.usage.WriteTo(a.Out)
+		return a.fail(err)
 	case err != nil:
 		return a.fail(err)
 	default:
@@ -62,7 +65,10 @@ func Run(stop context.Context, args []string, streams Streams) int {
 }
 
 func newApp(streams Streams) *app {
-	a := &app{Streams: streams}
+	a := &app{Streams: streams, result: &result{Writer: streams.Out}}
+	if !output.IsTerminal(streams.Out) { // pages must know one, and none is ever full
+		a.Out = a.result
+	}
 	a.cli = fisk.New("provision", "Brings Choria fleet nodes into service").
 		UsageWriter(&a.usage).ErrorWriter(streams.Err).Terminate(func(int) { a.answer() })
 	a.cli.Version(version())
@@ -134,13 +140,24 @@ type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
-// fail shows err, once and in one place, and returns its exit code.
+// fail shows err, once and in one place, and returns its exit code. A result
+// that was lost on the way to stdout makes a failure of what was none.
 func (a *app) fail(err error) int {
 	code := exitCode(err, a.unattended)
+	lost := a.result.err
 	var quiet silent
 	ordinary := a.unattended && errors.Is(err, errNothing) // met every minute: not worth a mail of cron's
 	if err != nil && !errors.As(err, &quiet) && !ordinary {
 		a.say("error", err.Error())
+		if errors.Is(err, lost) {
+			lost = nil
+		}
+	}
+	if lost != nil {
+		a.say("error", lost.Error())
+	}
+	if code == exitDone && a.result.err != nil {
+		return exitRun
 	}
 	return code
 }

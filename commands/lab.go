@@ -46,7 +46,9 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	defer func() { err = errors.Join(err, l.Close()) }()
 
 	if len(o.command) == 0 {
-		a.explainLab(l, o)
+		if err := a.explainLab(l, o); err != nil {
+			return err
+		}
 		<-stop.Done()
 		return nil
 	}
@@ -84,11 +86,13 @@ func interruptedOr(stop context.Context, err error) error {
 }
 
 // explainLab says how to use a lab that waits.
-func (a *app) explainLab(l *lab.Lab, o labOptions) {
-	fmt.Fprintf(a.Out, "%s to be provisioned. In another terminal:\n\n", waiting(o))
+func (a *app) explainLab(l *lab.Lab, o labOptions) error {
+	var exports strings.Builder
 	for _, pair := range l.Exports() {
 		name, value, _ := strings.Cut(pair, "=")
-		fmt.Fprintf(a.Out, "    export %s=%s\n", name, shellquote.Join(value))
+		fmt.Fprintf(&exports, "    export %s=%s\n", name, shellquote.Join(value))
 	}
-	fmt.Fprintf(a.Out, "\nthen provision discover, provision once. Logs and everything else are in\n%s. Ctrl-C ends the lab.\n", l.Dir())
+	_, err := fmt.Fprintf(a.Out, "%s to be provisioned. In another terminal:\n\n%s\nthen provision discover, provision once. Logs and everything else are in\n%s. Ctrl-C ends the lab.\n",
+		waiting(o), &exports, l.Dir())
+	return err
 }

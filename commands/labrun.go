@@ -37,7 +37,7 @@ func (a *app) runInLab(stop context.Context, l *lab.Lab, command []string) error
 	cmd := exec.Command(path, command[1:]...)
 	cmd.Args[0] = command[0]
 	cmd.Env = l.Env()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.result.Writer, a.Err
 	cmd.SysProcAttr = endWithUs()
 
 	runtime.LockOSThread() // the kernel counts the end of the thread that started it as ours

@@ -180,10 +180,7 @@ func shown(verdict error) error {
 // show writes the result to stdout.
 func (c *cycle) show(doc output.Document) error {
 	if c.output == "json" {
-		if err := doc.WriteJSON(c.Out); err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-		return nil
+		return doc.WriteJSON(c.Out)
 	}
 	if c.unattended && output.NothingToDo(doc) {
 		return nil
