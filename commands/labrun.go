@@ -78,11 +78,11 @@ func labPath(l *lab.Lab, name string) (string, error) {
 }
 
 // passSignal hands the first signal on, except one that the terminal has sent
-// to the command as well.
+// to the command as well. SIGHUP has other meanings: the command gets SIGTERM.
 func (a *app) passSignal(stop context.Context, p *os.Process) {
 	signal := os.Signal(syscall.SIGTERM)
 	var first Interrupted
-	if errors.As(context.Cause(stop), &first) {
+	if errors.As(context.Cause(stop), &first) && first.Signal != syscall.SIGHUP {
 		signal = first.Signal
 	}
 	if in, ok := a.In.(*os.File); ok && signal == syscall.SIGINT && term.IsTerminal(int(in.Fd())) {
