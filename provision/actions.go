@@ -266,6 +266,9 @@ func (n *node) restart(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return goOn, err
 	}
+	if err := n.mayGoOn(false); err != nil { // before the note, which is a trace as well
+		return goOn, err
+	}
 	n.lostReply = false
 	n.note(true)
 	_, err = call(ctx, n, restart, wire.RestartRequest{Token: token, Splay: 1})

@@ -190,3 +190,67 @@ func TestPauseBeginsNoRecord(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
+
+// What others see of a run is over with a pause or another leader: calls, the
+// helper, the record, and the note of a restart, which shows in the record.
+func TestNothingChangesAfterAPauseBetweenSteps(t *testing.T) {
+	t.Parallel()
+	issuer := func(c *config.Config) { c.Features.JWT, c.Features.ED25519 = true, true }
+	pki := func(c *config.Config) { c.Features.JWT, c.Features.PKI = true, true }
+	upgrades := func(c *config.Config) { c.Features.JWT, c.Features.Upgrades = true, true }
+	after := []struct {
+		step   string
+		config func(*config.Config)
+	}{
+		{"age", issuer}, {"jwt", issuer}, {"verify jwt", issuer}, {"ed25519", issuer}, {"inventory", issuer},
+		{"csr", pki}, {"verify csr", pki},
+		{"helper", upgrades}, {"encrypt key", upgrades}, {"upgrade", upgrades}, {"configure", upgrades},
+	}
+	for _, tt := range after {
+		for _, cause := range []error{provision.ErrPaused, provision.ErrNotLeader} {
+			t.Run(tt.step+", "+cause.Error(), func(t *testing.T) {
+				t.Parallel()
+				pauseAfter(t, newBench(t, tt.config), tt.step, cause)
+			})
+		}
+	}
+}
+
+func pauseAfter(t *testing.T, b *bench, step string, cause error) {
+	t.Helper()
+	var paused bool
+	var calls []string
+	var before installstate.Record
+	b.Tell = func(event any) {
+		if done, ok := event.(provision.StepDone); ok && done.Step == step {
+			paused, calls = true, b.fleet.Actions(node1)
+			before, _ = b.Store.Load(node1)
+		}
+	}
+	unchanged := func(when string) {
+		if record, _ := b.Store.Load(node1); record != before {
+			t.Errorf("got the record %+v %s, want it as it was: %+v", record, when, before)
+		}
+	}
+	b.May = func() error {
+		if !paused {
+			return nil
+		}
+		unchanged("when the pause was seen")
+		return cause
+	}
+	b.Helper = helperFunc(func(ctx context.Context, in provision.HelperInput) (provision.Answer, error) {
+		if paused {
+			t.Error("the helper was started")
+		}
+		return obliging(ctx, in)
+	})
+	got := resultOf(t, b.run(t.Context(), node1), node1)
+	if !paused || got.Outcome != provision.Skipped || !errors.Is(got.Err, cause) {
+		t.Errorf("got %s (%v), want skipped after %q: %v", got.Outcome, got.Err, step, cause)
+	}
+	if diff := cmp.Diff(calls, b.fleet.Actions(node1)); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	unchanged("at the end")
+}
