@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,18 +64,18 @@ func (c *child) run(parent context.Context) error {
 	cmd.WaitDelay = cmp.Or(c.grace, childGrace)
 	rest := pipes.fill(c.input)
 	if err := cmd.Start(); err != nil {
-		return errors.Join(context.Cause(ctx), err)
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	pipes.closeTheirs()
 	err = c.copy(pipes, rest, cancel, sync.OnceValue(func() error {
 		err := cmd.Wait()
+		if cause := context.Cause(ctx); cause != nil && err != nil { // not later: the pipes may outlast ctx
+			err = cause
+		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left of the group
 		pipes.expire(childGrace)
 		return err
 	}))
-	if cause := context.Cause(ctx); cause != nil && err != nil {
-		return cause
-	}
 	if len(c.stdout) > answerLimit {
 		return errTooLong
 	}
@@ -108,7 +107,7 @@ func (c *child) copy(p *childPipes, input []byte, cancel context.CancelCauseFunc
 	late := time.AfterFunc(lookAfter, func() { _ = end() })
 	defer late.Stop()
 	var answer bytes.Buffer
-	answer.Grow(stderrLimit)
+	answer.Grow(4 << 10) // room for most
 	_, _ = answer.ReadFrom(io.LimitReader(p.out.ours, answerLimit+1))
 	if c.stdout = answer.Bytes(); len(c.stdout) > answerLimit {
 		_ = p.out.ours.Close()
@@ -120,15 +119,19 @@ func (c *child) copy(p *childPipes, input []byte, cancel context.CancelCauseFunc
 // tail keeps the last stderrLimit bytes written to it.
 type tail struct{ bytes []byte }
 
-// readAll keeps the end of all there is to read: io.Copy would take 32 KiB for
-// what is most often nothing.
+// readAll keeps the end of all there is to read. io.Copy would take 32 KiB for
+// what is most often nothing; here only who says much gets as much.
 func (t *tail) readAll(from io.Reader) {
+	const most = 32 << 10
 	chunk := make([]byte, 512)
 	for {
 		n, err := from.Read(chunk)
 		_, _ = t.Write(chunk[:n])
 		if err != nil {
 			return
+		}
+		if n == len(chunk) && n < most {
+			chunk = make([]byte, most)
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package provision
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,6 +70,85 @@ func TestProcessesLeftByHelperAreEnded(t *testing.T) {
 			}
 			wantGone(t, <-arrived)
 		})
+	}
+}
+
+// One that even left the group holds us up for a moment only, and what happens
+// in that moment is too late to be how the helper ended.
+func TestHelperHasEndedThoughADaemonHoldsItsPipes(t *testing.T) {
+	t.Parallel()
+	inGroup, member := pidFile(t)
+	inSession, daemon := pidFile(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := script("daemon", inGroup, inSession).Answer(ctx, HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+		got <- err
+	}()
+	left := <-daemon
+	defer func() { _ = unix.Kill(left, unix.SIGKILL) }()
+	wantGone(t, <-member) // it is killed when the helper has ended
+	cancel(errStop)
+	wantCause(t, <-got, ErrHelper, "exit status 3")
+}
+
+func TestStopBeforeTheStartIsTheWholeError(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
+	_, err := script("good").Answer(ctx, HelperInput{})
+	wantCause(t, err, errStop, "the operator said stop")
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("got %q, want no word of contexts", err)
+	}
+}
+
+// Programs expect pipes that they can wait at; not all can do without.
+func TestHelperGetsPipesThatBlock(t *testing.T) {
+	t.Parallel()
+	persistent := NewPersistentHelper(script("pipes"))
+	defer persistent.Close()
+	for name, h := range map[string]Helper{"exec": script("pipes"), "persistent": persistent} {
+		got, err := h.Answer(t.Context(), HelperInput{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(got.Message)
+		if len(words) != 6 {
+			t.Fatalf("%s: got %q, want kind and flags of three files", name, got.Message)
+		}
+		for i := 0; i < len(words); i += 2 {
+			flags, err := strconv.ParseInt(words[i+1], 8, 64)
+			if !strings.HasPrefix(words[i], "pipe:") || err != nil || flags&unix.O_NONBLOCK != 0 {
+				t.Errorf("%s: got %q, want pipes that block", name, got.Message)
+			}
+		}
+	}
+}
+
+// An ordinary user with many pipes gets small ones.
+func TestSmallPipeTakesPartOfTheInput(t *testing.T) {
+	t.Parallel()
+	pipes, err := openPipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipes.close()
+	size, err := unix.FcntlInt(pipes.in.theirs.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := []byte(strings.Repeat("0123456789", size))
+	rest := pipes.fill(input)
+	if len(rest) != len(input)-size {
+		t.Errorf("got %d bytes left, want all but %d of %d", len(rest), size, len(input))
+	}
+	if again := pipes.fill(rest); len(again) != len(rest) {
+		t.Errorf("got %d bytes left by a full pipe, want all %d", len(again), len(rest))
+	}
+	got := make([]byte, size)
+	if _, err := io.ReadFull(pipes.in.theirs, got); err != nil || !bytes.Equal(append(got, rest...), input) {
+		t.Errorf("got other bytes and error %v, want what was put in", err)
 	}
 }
 

@@ -45,6 +45,7 @@ func TestBadHelpersFailWithTheirCause(t *testing.T) {
 		{"none configured", ExecHelper{}, ErrHelper, []string{"set helper"}},
 		{"no such program", ExecHelper{Command: config.Command{Args: []string{"/nonexistent/helper"}}}, ErrHelper, []string{"/nonexistent/helper", "no such file"}},
 		{"exit code wins over a good answer", script("liar"), ErrHelper, []string{"exit status 3", "certificate authority"}},
+		{"exit code wins though it comes late", script("late"), ErrHelper, []string{"exit status 4"}},
 		{"signal wins over a good answer", script("killed"), ErrHelper, []string{"signal: killed"}},
 		{"nothing on stdout", script("silent"), ErrHelperAnswer, []string{"nothing to stdout", "no such site"}},
 		{"log mixed into the answer", script("garbage"), ErrHelperAnswer, []string{"line 1, column 1", "INFO: lookin"}},
@@ -68,10 +69,12 @@ func TestBadHelpersFailWithTheirCause(t *testing.T) {
 
 func TestHangingHelperIsEndedInTime(t *testing.T) {
 	t.Parallel()
-	h := script("hang")
-	h.Timeout = 300 * time.Millisecond
-	_, err := h.Answer(t.Context(), HelperInput{})
-	wantCause(t, err, ErrHelperTimeout, "after 300ms")
+	for _, name := range []string{"hang", "mute"} {
+		h := script(name)
+		h.Timeout = 300 * time.Millisecond
+		_, err := h.Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+		wantCause(t, err, ErrHelperTimeout, "after 300ms")
+	}
 }
 
 func TestHelperNeedNotReadItsInput(t *testing.T) {

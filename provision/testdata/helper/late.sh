@@ -1,0 +1,5 @@
+# Fails only after its answer has ended.
+printf '{"configuration":{"identity":"x"}}'
+exec >&-
+sleep 0.1
+exit 4
