@@ -10,21 +10,23 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/choria-io/tokens"
 	gojwt "github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sys/unix"
 )
 
 const jwtLimit = 64 << 10 // bytes; real ones are below 2 KiB
 
 // siteKey verifies the provisioning.jwt of nodes. It keeps the key it has read
-// from a file until that file is another one. The zero siteKey is ready for
-// use, from many goroutines.
+// from a file until something was done to that file. The zero siteKey is ready
+// for use, from many goroutines.
 type siteKey struct {
 	mu   sync.Mutex
-	key  crypto.PublicKey // nil: not read yet
+	key  crypto.PublicKey // nil: none is kept
 	path string           // where key was read
-	file os.FileInfo      // what was there then
+	file unix.Stat_t      // what was there then
 }
 
 // claims returns what a node's provisioning.jwt says when it was signed with
@@ -50,23 +52,24 @@ func (k *siteKey) named(verify string) (crypto.PublicKey, error) {
 	if verify == "" {
 		return nil, errors.New("jwt_verify_cert is not set")
 	}
-	file, err := os.Stat(verify)
+	file, err := stateOf(verify)
 	switch {
 	case err == nil:
 		return k.read(verify, file)
 	case tokens.IsEncodedEd25519Key([]byte(verify)):
 		return parseSiteKey([]byte(verify))
 	default:
-		return nil, fmt.Errorf("%q is neither a file nor a hex ed25519 public key", verify)
+		return nil, fmt.Errorf("%q is neither a file nor a hex ed25519 public key: %w", verify, err)
 	}
 }
 
-func (k *siteKey) read(path string, file os.FileInfo) (crypto.PublicKey, error) {
+func (k *siteKey) read(path string, file unix.Stat_t) (crypto.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.key != nil && k.path == path && sameContent(k.file, file) {
+	if k.key != nil && k.path == path && k.file == file {
 		return k.key, nil
 	}
+	k.key = nil
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -75,13 +78,27 @@ func (k *siteKey) read(path string, file os.FileInfo) (crypto.PublicKey, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	k.key, k.path, k.file = key, path, file
+	if time.Since(time.Unix(file.Ctim.Unix())) > coarsest {
+		k.key, k.path, k.file = key, path, file
+	}
 	return key, nil
 }
 
-// sameContent takes files that nobody replaced or wrote to for the same.
-func sameContent(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+// coarsest is how far apart two changes of a file may be and yet have the same
+// time: some file systems count in steps as long as this.
+const coarsest = 2 * time.Second
+
+// stateOf is what is at path, and another one after whatever is done to it but
+// reading: its ctime cannot be set back.
+func stateOf(path string) (unix.Stat_t, error) {
+	for {
+		var file unix.Stat_t
+		err := unix.Stat(path, &file)
+		if !errors.Is(err, unix.EINTR) {
+			file.Atim = unix.Timespec{}
+			return file, err
+		}
+	}
 }
 
 func parseSiteKey(text []byte) (crypto.PublicKey, error) {

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/choria-io/go-choria/choria"
@@ -148,40 +150,81 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 }
 
 // A run may last for hours and watch for months; the site's key may be rotated
-// meanwhile, by a new file or in the old one.
+// or withdrawn meanwhile, in whichever way.
 func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	before, beforePrivate := newKey(t)
-	after, afterPrivate := newKey(t)
-	change := map[string]func(path, text string) error{
-		"new file": func(path, text string) error { return renameio.WriteFile(path, []byte(text), 0o600) },
-		"same file": func(path, text string) error {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				return err
+	// rewrite keeps the file and its size. It writes until the file's time
+	// tells: some systems have coarse clocks.
+	rewrite := func(path, text string) error {
+		before, err := stateOf(path)
+		for now := before; now == before && err == nil; {
+			file, opened := os.OpenFile(path, os.O_WRONLY, 0)
+			if opened != nil {
+				return opened
 			}
-			return os.Chtimes(path, time.Time{}, time.Now().Add(time.Second)) // coarse clocks of file systems
-		},
+			_, err = file.WriteString(text)
+			err = errors.Join(err, file.Close())
+			if err == nil {
+				now, err = stateOf(path)
+			}
+		}
+		return err
 	}
-	for name, write := range change {
-		t.Run(name, func(t *testing.T) {
+	tests := []struct {
+		name    string
+		change  func(path, text string) error
+		refused string // "": the new key counts
+	}{
+		{"new file", func(path, text string) error { return renameio.WriteFile(path, []byte(text), 0o600) }, ""},
+		{"same file", rewrite, ""},
+		{"same file with the old one's time", func(path, text string) error {
+			before, err := os.Stat(path)
+			return errors.Join(err, rewrite(path, text), os.Chtimes(path, before.ModTime(), before.ModTime()))
+		}, ""},
+		{"other name for it", func(path, text string) error {
+			return errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Remove(path), os.Symlink(path+".new", path))
+		}, ""},
+		{"no file", func(path, _ string) error { return os.Remove(path) }, "no such file"},
+		{"a directory", func(path, _ string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "is a directory"},
+		{"no key", func(path, text string) error { return rewrite(path, strings.Repeat("x", len(text))) }, "key"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			path := writeFile(t, hex.EncodeToString(before))
-			var key siteKey
-			old, fresh := signed(t, provisioningClaims(t, time.Hour), beforePrivate), signed(t, provisioningClaims(t, time.Hour), afterPrivate)
-			for range 2 { // read, then kept
-				if _, err := key.claims(old, path); err != nil {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // the file is an old one by then
+				before, beforePrivate := newKey(t)
+				after, afterPrivate := newKey(t)
+				old, fresh := signed(t, provisioningClaims(t, time.Hour), beforePrivate), signed(t, provisioningClaims(t, time.Hour), afterPrivate)
+				path := writeFile(t, hex.EncodeToString(before))
+				var key siteKey
+				for range 2 { // read, then kept
+					if _, err := key.claims(old, path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := tt.change(path, hex.EncodeToString(after)); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if err := write(path, hex.EncodeToString(after)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := key.claims(fresh, path); err != nil {
-				t.Errorf("got %v, want the new key's token taken", err)
-			}
-			_, err := key.claims(old, path)
-			wantCause(t, err, ErrJWT, "signature")
+				_, err := key.claims(fresh, path)
+				wantCause(t, err, ErrJWT, tt.refused)
+				_, err = key.claims(old, path)
+				wantCause(t, err, ErrJWT, cmp.Or(tt.refused, "signature"))
+			})
 		})
+	}
+}
+
+// The next write may give a file the time that it has now.
+func TestKeyThatWasJustWrittenIsReadAgain(t *testing.T) {
+	t.Parallel()
+	public, private := newKey(t)
+	var key siteKey
+	if _, err := key.claims(signed(t, provisioningClaims(t, time.Hour), private), writeFile(t, hex.EncodeToString(public))); err != nil {
+		t.Fatal(err)
+	}
+	if key.key != nil {
+		t.Error("got the key kept, want it read again")
 	}
 }
 
