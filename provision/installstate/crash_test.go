@@ -3,6 +3,7 @@ package installstate
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,11 @@ func TestDiskThatFills(t *testing.T) {
 			}
 			if _, err := s.Load("new"); err != nil && !errors.Is(err, ErrNotFound) {
 				t.Errorf("got %v, want no half record", err)
+			}
+			for _, pattern := range []string{".*", "*/.*"} {
+				if left, err := filepath.Glob(filepath.Join(s.nodesDir(), pattern)); err != nil || left != nil {
+					t.Errorf("got %v, %v left over, want no half-written file", left, err)
+				}
 			}
 		})
 	}
