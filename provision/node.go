@@ -75,8 +75,9 @@ type facts struct {
 	Upgradable bool   `json:"upgradable"`
 }
 
-// mayGoOn is asked before whatever others notice: every attempt, the helper, and
-// the record that begins. stoppable says that a stop ends the work here.
+// mayGoOn is asked before whatever others notice: every attempt, the helper, the
+// record that begins, and the note of a restart. stoppable says that a stop ends
+// the work here.
 func (n *node) mayGoOn(stoppable bool) error {
 	if err := n.may(); err != nil {
 		return err
