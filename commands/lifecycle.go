@@ -136,6 +136,13 @@ func underMutationLock(store *installstate.Store, identity string, act func() er
 	return nil
 }
 
+// sayNotice shows what is to know of a node beside its outcome.
+func (a *app) sayNotice(event any) {
+	if notice, ok := event.(provision.Notice); ok {
+		a.say("warning", notice.Node+": "+output.Escape(notice.Text))
+	}
+}
+
 // lifecycleIn connects to the collective that nodes are in. Outside of
 // provisioning the broker's provisioning login would put us into an account
 // where they are not.
@@ -158,7 +165,7 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, collective s
 	}
 	l := provision.Lifecycle{
 		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop,
-		May: mayWork(cfg.StateDir, nil), Tell: func(any) {},
+		May: mayWork(cfg.StateDir, nil), Tell: a.sayNotice,
 	}
 	done := func() {
 		conn.Close()

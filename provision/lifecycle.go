@@ -11,7 +11,9 @@ import (
 
 // Lifecycle asks a node's provision agent for what is no part of bringing it
 // into service. The connection behind RPC is in the collective that the node is
-// in; the caller holds the node's lock.
+// in; the caller holds the node's lock. A node that was asked and has left before
+// it was heard counts as one that agreed; a Notice tells that it may have had
+// other reasons.
 type Lifecycle struct {
 	RPC    RPC
 	Config *config.Config
@@ -48,7 +50,12 @@ func lifecycle[In any](ctx context.Context, l Lifecycle, identity string, a acti
 	if err != nil {
 		return err
 	}
-	if _, err := call(ctx, n, a, request(token)); err != nil && !n.hasGone(err) {
+	_, err = call(ctx, n, a, request(token))
+	switch {
+	case n.hasGone(err):
+		n.warn("it left without an answer: it does as it was asked, or was leaving already")
+		return nil
+	case err != nil:
 		return fmt.Errorf("%s: %w", identity, err)
 	}
 	return nil
