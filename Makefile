@@ -46,8 +46,8 @@ man:
 # bench measures against go-choria's stock clients, for some twenty minutes on a
 # machine that does nothing else, and writes what it saw into
 # docs/performance.md. It needs a C compiler: a helper in Go would take longer to
-# start than the rest of a node takes. TMPDIR chooses the file system; /dev/shm
-# has the records of the rows that are measured without it.
+# start than the rest of a node takes. TMPDIR chooses the file system; rows
+# that are told with records in memory have them in /dev/shm.
 bench: build
 	$(CC) -O2 -static -Wall -Wextra -Werror -o bin/tinyhelper internal/bench/tinyhelper/tinyhelper.c
 	$(GO) build -trimpath -o bin/bench ./internal/bench
