@@ -23,7 +23,6 @@ type ownership struct {
 	store  *installstate.Store
 	lock   *installstate.Lock // nil in a dry run
 	record installstate.Record
-	begun  bool
 }
 
 // take locks the node and admits it: what was decided before the lock was held
@@ -75,11 +74,7 @@ func heldAfter(record installstate.Record) string {
 // begin makes the record say that the installation is under way.
 func (o *ownership) begin() error {
 	o.record.HoldUntil = time.Time{}
-	if err := o.store.Save(o.record); err != nil {
-		return stateCause(err)
-	}
-	o.begun = true
-	return nil
+	return stateCause(o.store.Save(o.record))
 }
 
 // restarting notes beside the record that the node is about to be asked for its
@@ -96,12 +91,9 @@ func (o *ownership) restarting(asked bool) error {
 	return stateCause(o.lock.NoteRestart(o.record))
 }
 
-// settle writes what the outcome means for the record. The node is as it is
-// whatever comes of that: the error is the state directory's.
+// settle writes what the outcome means for a record that was begun. The node is
+// as it is whatever comes of that: the error is the state directory's.
 func (o *ownership) settle(outcome Outcome, holdFail bool) error {
-	if o.lock == nil || !o.begun {
-		return nil
-	}
 	until := time.Now().UTC().Add(hold)
 	switch {
 	case outcome == Provisioned:

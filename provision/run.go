@@ -146,6 +146,9 @@ func (r *Runner) work(ctx, stop context.Context, s discovery.Sighting, slot *Slo
 	if errors.Is(err, ErrState) {
 		r.broken.CompareAndSwap(nil, &err)
 	}
+	if !n.claimed {
+		return result
+	}
 	if err := own.settle(result.Outcome, n.holdFail); err != nil {
 		r.broken.CompareAndSwap(nil, &err)
 		result.Notices = append(result.Notices, err.Error())
