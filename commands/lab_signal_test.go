@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,6 +18,11 @@ import (
 
 func TestASignalEndsALabAndItsDirectory(t *testing.T) {
 	t.Parallel()
+	// Tests that nohup started ignore SIGHUP, and what they start would inherit
+	// that; what is caught is not inherited.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	tests := []struct {
 		name    string
 		signals []syscall.Signal
