@@ -13,6 +13,9 @@ import (
 // takes no lock; records that cannot be used are passed over, since Admit
 // refuses their machines anyway. The error is that of reading the directory.
 func (s *Store) RestartAsked() ([]string, error) {
+	if err := s.catchUp(); err != nil {
+		return nil, err
+	}
 	dirs, err := os.ReadDir(s.nodesDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -34,11 +34,15 @@ func TestMain(m *testing.M) {
 var roles = map[string]func(args []string){
 	"hold":      hold,
 	"note":      noteAndStay,
-	"wait":      func([]string) { _, _ = io.Copy(io.Discard, os.Stdin) },
+	"wait":      wait,
+	"run":       saveInRun,
 	"crash":     crash,
 	"unlucky":   unlucky,
 	"powerless": powerless,
 }
+
+// wait stays until stdin ends.
+func wait([]string) { _, _ = io.Copy(io.Discard, os.Stdin) }
 
 // hold takes the lock of a machine, with "offspring" a child of its own too,
 // says how it went and keeps it until stdin ends.
@@ -59,7 +63,7 @@ func hold(args []string) {
 		fmt.Println("offspring", child.Process.Pid)
 	}
 	fmt.Println("held")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	wait(nil)
 	lock.Release()
 }
 
@@ -79,11 +83,12 @@ func noteAndStay(args []string) {
 		return
 	}
 	fmt.Println("noted")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	wait(nil)
 }
 
 // crash does to a machine's record what args[1] names and is killed at the
-// args[2]th touch of the disk: before it, or after it when args[3] is "after".
+// args[2]th touch of the disk: before it, or after it when args[3] is "after". It
+// is a run unless args[4] is empty.
 func crash(args []string) {
 	s := NewStore(args[0])
 	left, _ := strconv.Atoi(args[2])
@@ -100,17 +105,31 @@ func crash(args []string) {
 	}
 	real := s.disk
 	s.disk = disk{
-		mkdir:   func(path string) error { return touch(func() error { return real.mkdir(path) }) },
-		replace: func(path string, data []byte) error { return touch(func() error { return real.replace(path, data) }) },
-		rename:  func(from, to string) error { return touch(func() error { return real.rename(from, to) }) },
-		remove:  func(path string) error { return touch(func() error { return real.remove(path) }) },
-		syncDir: func(path string) error { return touch(func() error { return real.syncDir(path) }) },
+		mkdir:    func(path string) error { return touch(func() error { return real.mkdir(path) }) },
+		replace:  func(path string, data []byte) error { return touch(func() error { return real.replace(path, data) }) },
+		put:      func(path string, data []byte) error { return touch(func() error { return real.put(path, data) }) },
+		rename:   func(from, to string) error { return touch(func() error { return real.rename(from, to) }) },
+		remove:   func(path string) error { return touch(func() error { return real.remove(path) }) },
+		syncDir:  func(path string) error { return touch(func() error { return real.syncDir(path) }) },
+		syncData: func(file *os.File) error { return touch(func() error { return real.syncData(file) }) },
+		syncAll:  func(file *os.File) error { return touch(func() error { return real.syncAll(file) }) },
+		boot:     real.boot,
+	}
+	endRun := func() {}
+	if args[4] != "" {
+		run, err := s.AcquireRunLock()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		endRun = run.Release
 	}
 	lock, err := s.AcquireLock(machine)
 	if err == nil {
 		err = actions[args[1]](s)
 		lock.Release()
 	}
+	endRun()
 	if err != nil {
 		fmt.Println(err)
 		return

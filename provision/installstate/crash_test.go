@@ -25,26 +25,28 @@ func TestCrashAtEachTouchOfTheDisk(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, side := range []string{"before", "after"} {
-			t.Run(test.action+" "+side, func(t *testing.T) {
-				t.Parallel()
-				kills := 0
-				for crashed := true; crashed; kills++ {
-					crashed = crashOnce(t, test.action, side, kills+1, test.before, test.after)
-				}
-				if kills < 4 {
-					t.Errorf("got %d runs, want several touches of the disk", kills)
-				}
-			})
+			for _, run := range []string{"", " in a run"} {
+				t.Run(test.action+" "+side+run, func(t *testing.T) {
+					t.Parallel()
+					kills := 0
+					for crashed := true; crashed; kills++ {
+						crashed = crashOnce(t, test.action, side, run, kills+1, test.before, test.after)
+					}
+					if kills < 4 {
+						t.Errorf("got %d runs, want several touches of the disk", kills)
+					}
+				})
+			}
 		}
 	}
 }
 
 // crashOnce is false when the child came through without being killed.
-func crashOnce(t *testing.T, action, side string, touch int, before, after Phase) bool {
+func crashOnce(t *testing.T, action, side, run string, touch int, before, after Phase) bool {
 	t.Helper()
 	s := NewStore(t.TempDir())
 	inPhase(t, s, before)
-	c := startChild(t, "crash", s.Dir(), action, strconv.Itoa(touch), side)
+	c := startChild(t, "crash", s.Dir(), action, strconv.Itoa(touch), side, run)
 	said := c.line()
 	_ = c.Wait()
 

@@ -1,6 +1,7 @@
 package installstate
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"choria-provision/internal/named"
 
@@ -16,20 +18,28 @@ import (
 
 // disk is what touches the file system for good; tests let single ones fail.
 type disk struct {
-	mkdir   func(path string) error
-	replace func(path string, data []byte) error // synced before it takes the name
-	rename  func(from, to string) error
-	remove  func(path string) error
-	syncDir func(path string) error
+	mkdir    func(path string) error
+	replace  func(path string, data []byte) error // synced before it takes the name
+	put      func(path string, data []byte) error // for what is durable elsewhere
+	rename   func(from, to string) error
+	remove   func(path string) error
+	syncDir  func(path string) error
+	syncData func(*os.File) error // what was written over what the file held; its new length too
+	syncAll  func(*os.File) error // all of the file system that holds the file
+	boot     func() string        // what changes when the machine goes down; empty: not known
 }
 
 func realDisk() disk {
 	return disk{
-		mkdir:   func(path string) error { return os.Mkdir(path, 0o700) },
-		replace: replaceFile,
-		rename:  os.Rename,
-		remove:  os.Remove,
-		syncDir: syncDir,
+		mkdir:    func(path string) error { return os.Mkdir(path, 0o700) },
+		replace:  func(path string, data []byte) error { return replaceFile(path, data, (*os.File).Sync) },
+		put:      putFile,
+		rename:   os.Rename,
+		remove:   os.Remove,
+		syncDir:  syncDir,
+		syncData: syncData,
+		syncAll:  syncAll,
+		boot:     bootID,
 	}
 }
 
@@ -37,20 +47,29 @@ func realDisk() disk {
 // that it can wait for pipes and terminals too, in five more system calls, and
 // a run opens several files for each node.
 func openFile(path string, flags int) (*os.File, error) {
+	var fd int
+	err := retried(func() (err error) {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// retried makes a system call again as long as signals interrupt it.
+func retried(call func() error) error {
 	for {
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), path), nil
-		case !errors.Is(err, unix.EINTR):
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
 		}
 	}
 }
 
 // replaceFile keeps the temporary file in the same directory: /tmp may be
 // another file system.
-func replaceFile(path string, data []byte) error {
+func replaceFile(path string, data []byte, sync func(*os.File) error) error {
 	dir, name := filepath.Split(path)
 	temporary := dir + "." + name + strconv.FormatUint(rand.Uint64(), 10)
 	file, err := openFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
@@ -59,7 +78,7 @@ func replaceFile(path string, data []byte) error {
 	}
 	_, err = file.Write(data)
 	if err == nil {
-		err = file.Sync()
+		err = sync(file)
 	}
 	if closed := file.Close(); err == nil {
 		err = closed
@@ -71,6 +90,54 @@ func replaceFile(path string, data []byte) error {
 		_ = os.Remove(temporary)
 	}
 	return named.Path(err, path)
+}
+
+// putFile replaces what is in the file without flushing anything. Writing over
+// what is there spares making a file, removing one and changing the directory.
+func putFile(path string, data []byte) error {
+	if writeOver(path, data) {
+		return nil
+	}
+	return replaceFile(path, data, func(*os.File) error { return nil })
+}
+
+// maxWriteOver is the size in bytes up to which writing is not interrupted in
+// the middle, even by a kill: it is within one page.
+const maxWriteOver = 4 << 10
+
+// writeOver reports whether data is in the file now, with blank lines up to its
+// old length behind. It is not when there is no such file or somebody reads it.
+func writeOver(path string, data []byte) bool {
+	file, err := openFile(path, os.O_RDWR|unix.O_NOFOLLOW)
+	if err != nil {
+		return false
+	}
+	defer unlock(file)
+	if flock(file, unix.LOCK_EX) != nil {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || max(int(info.Size()), len(data)) > maxWriteOver {
+		return false
+	}
+	text := bytes.Clone(data)
+	for len(text) < int(info.Size()) {
+		text = append(text, '\n')
+	}
+	_, err = file.WriteAt(text, 0)
+	return err == nil
+}
+
+// awaitWriter returns when nobody writes over the open file, and keeps it so
+// until the file is closed. A writer that was stopped in the middle is not
+// waited for without end: what is there is as good as it gets.
+func awaitWriter(file *os.File) {
+	for range 1000 {
+		if !errors.Is(flock(file, unix.LOCK_SH), unix.EWOULDBLOCK) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func syncDir(path string) error {
@@ -116,6 +183,9 @@ const probeSize = 64 << 10
 // ErrUnwritable and names the path; a full disk, a read-only one and missing
 // permissions all show here, before any node was touched.
 func (s *Store) CheckWritable() error {
+	if err := s.catchUp(); err != nil {
+		return err
+	}
 	nodes := s.nodesDir()
 	if err := s.disk.ensureDir(nodes); err != nil {
 		return unwritable(err)

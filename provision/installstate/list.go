@@ -29,6 +29,9 @@ func (e Entry) HasRecord() bool { return e.Err != nil || e.Record.SchemaVersion 
 // directory; a store that does not exist yet is empty. List takes no lock and
 // changes nothing.
 func (s *Store) List() ([]Entry, error) {
+	if err := s.catchUp(); err != nil {
+		return nil, err
+	}
 	dirs, err := os.ReadDir(s.nodesDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

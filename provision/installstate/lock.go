@@ -222,12 +222,7 @@ func exclusive(file *os.File) error {
 }
 
 func flock(file *os.File, how int) error {
-	for {
-		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+	return retried(func() error { return unix.Flock(int(file.Fd()), how|unix.LOCK_NB) })
 }
 
 func hasName(file *os.File, path string) bool {

@@ -1,6 +1,7 @@
 package installstate
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -50,9 +51,19 @@ func (s *Store) AcquireMutationLock(machine string) (*Lock, error) {
 }
 
 // AcquireRunLock takes the lock that one `once` or `watch` holds while it runs.
-// The errors are those of AcquireLock.
+// Until it is released, records that are written at the same time through this
+// Store share their flush. The errors are those of AcquireLock.
 func (s *Store) AcquireRunLock() (*Lock, error) {
-	return s.lock(s.runLockPath(), "a run")
+	lock, err := s.lock(s.runLockPath(), "a run")
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(s.catchUp(), s.startJournal()); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	lock.tidy = s.stopJournal
+	return lock, nil
 }
 
 // Holder reports whether a process is at work on the machine now, and which.

@@ -187,10 +187,10 @@ func TestNameThatCouldNotBeFlushedIsFlushedTheNextTime(t *testing.T) {
 func TestGroupSharesRunsThatBeganLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g group
+		var g group[int]
 		var runs atomic.Int32
 		proceed := make(chan struct{})
-		run := func() error {
+		run := func(items []int) error {
 			number := runs.Add(1)
 			<-proceed
 			if number == 2 {
@@ -201,10 +201,10 @@ func TestGroupSharesRunsThatBeganLater(t *testing.T) {
 		var first error
 		errs := make([]error, 5)
 		var callers sync.WaitGroup
-		callers.Go(func() { first = g.do(run) })
+		callers.Go(func() { first = g.do(9, run) })
 		synctest.Wait() // it runs
 		for i := range errs {
-			callers.Go(func() { errs[i] = g.do(run) })
+			callers.Go(func() { errs[i] = g.do(i, run) })
 		}
 		synctest.Wait()
 		close(proceed)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,7 @@ const (
 // Store is a state directory:
 //
 //	run.lock                 who runs now
+//	journal                  the last records of a run, until they are flushed
 //	nodes/NAME/record.json   the record, NAME is the escaped machine name
 //	nodes/NAME/lock          who is at work on the node now
 //
@@ -41,8 +43,11 @@ const (
 type Store struct {
 	dir   string
 	disk  disk
-	locks sync.Map // *Lock by machine: those held through this Store
-	names group    // syncs of the directory of nodes
+	locks sync.Map        // *Lock by machine: those held through this Store
+	names group[struct{}] // syncs of the directory of nodes
+
+	journal  atomic.Pointer[journal] // nil: each record is flushed by itself
+	caughtUp atomic.Bool             // see catchUp
 }
 
 // NewStore returns the store in dir, which need not exist yet: nothing is made
@@ -69,6 +74,9 @@ func (s *Store) nodeDir(machine string) string { return filepath.Join(s.nodesDir
 // ErrUnusable and stays as it is. Load needs no lock: a record is replaced in
 // one step.
 func (s *Store) Load(machine string) (Record, error) {
+	if err := s.catchUp(); err != nil {
+		return Record{}, err
+	}
 	path := s.RecordPath(machine)
 	record, err := readNoted(filepath.Dir(path))
 	switch {
@@ -103,6 +111,7 @@ func readRecord(path string) (Record, error) {
 		return Record{}, err
 	}
 	defer file.Close()
+	awaitWriter(file)
 	data, err := io.ReadAll(io.LimitReader(file, maxRecordSize+1))
 	if err != nil {
 		return Record{}, err
@@ -190,14 +199,30 @@ func (s *Store) write(r Record, data []byte, before *Record) error {
 			return unwritable(err)
 		}
 	}
-	if err := s.disk.replace(path, data); err != nil {
-		return unwritable(err)
-	}
-	if err := s.flush(dir, lock); err != nil {
-		return errors.Join(unwritable(err), s.restore(path, before))
+	if err := s.writeDurably(path, data, before, lock); err != nil {
+		return err
 	}
 	r.RestartAsked = time.Time{}
 	lock.stored, lock.said.Restart = &r, nil
+	return nil
+}
+
+func (s *Store) writeDurably(path string, data []byte, before *Record, lock *Lock) error {
+	if journal := s.journal.Load(); journal != nil {
+		if err := journal.add(path, data); err != nil {
+			return unwritable(err)
+		}
+		return nil
+	}
+	if err := s.leaveJournal(); err != nil {
+		return unwritable(err)
+	}
+	if err := s.disk.replace(path, data); err != nil {
+		return unwritable(err)
+	}
+	if err := s.flush(filepath.Dir(path), lock); err != nil {
+		return errors.Join(unwritable(err), s.restore(path, before))
+	}
 	return nil
 }
 
@@ -228,7 +253,7 @@ func (s *Store) flush(dir string, lock *Lock) error {
 	if err := s.disk.syncDir(dir); err != nil || lock.named {
 		return err
 	}
-	err := s.names.do(func() error { return s.disk.syncDir(s.nodesDir()) })
+	err := s.names.do(struct{}{}, func([]struct{}) error { return s.disk.syncDir(s.nodesDir()) })
 	lock.named = err == nil
 	return err
 }
@@ -259,6 +284,12 @@ func (s *Store) Remove(machine string) error {
 	dir, path := s.nodeDir(machine), s.RecordPath(machine)
 	lock := s.held(machine)
 	lock.stored = nil
+	if err := s.catchUp(); err != nil {
+		return err
+	}
+	if err := s.leaveJournal(); err != nil {
+		return unwritable(err)
+	}
 	removed := filepath.Join(dir, removedFile)
 	// A rename takes the name away as an unlink does, and putting it back
 	// needs no space on the disk.

@@ -1,0 +1,280 @@
+package installstate
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	journalFile   = "journal"
+	journalGrowth = 128 << 10 // bytes by which it grows
+	journalLimit  = 8 << 20   // bytes, some 13,000 records, at which it is emptied
+	journalIdle   = 5 * time.Second
+)
+
+// journal makes the records of a run durable together. Flushing each record's
+// file and directory takes the disk five waits a node; a line in the journal
+// takes one, which all who write at that time share.
+//
+// A record is flushed here first, and then goes into its own file, which is what
+// everybody reads, without a flush. So the journal matters only when the machine
+// went down in between: the next process puts its records in place before it
+// reads any (see Store.catchUp). Once the files are flushed as well, the journal
+// is emptied: when it is full, when nothing was written for a while, at the end
+// of the run, and by a process that is about to write a record without it.
+//
+// Who holds the run lock writes it, so there is one writer. Whoever writes or
+// empties it has it locked meanwhile, until the records are in their files.
+type journal struct {
+	store  *Store
+	limit  int64 // journalLimit
+	rounds group[*entry]
+
+	mu     sync.Mutex // held by who writes or empties
+	file   *os.File   // nil: not open
+	head   journalHead
+	end    int64       // where the next line goes
+	size   int64       // of the file: blank lines after end, so that flushing a record flushes no length
+	spoilt bool        // a write failed: what it left must not pass for a record
+	unsure bool        // emptying failed, and what a flush could not write the next one passes over
+	idle   *time.Timer // empties it when nothing was written for a while
+}
+
+func (s *Store) journalPath() string { return filepath.Join(s.dir, journalFile) }
+
+// startJournal has records written through the journal from now on, where the
+// system tells what is needed for it.
+func (s *Store) startJournal() error {
+	if s.disk.boot() == "" {
+		return nil
+	}
+	j := &journal{store: s, limit: journalLimit}
+	if err := j.open(); err != nil {
+		return unwritable(err)
+	}
+	j.idle = time.AfterFunc(journalIdle, j.idled)
+	s.journal.Store(j)
+	return nil
+}
+
+// stopJournal leaves an empty journal, unless that fails: what is in it then is
+// for the next run.
+func (s *Store) stopJournal() {
+	j := s.journal.Swap(nil)
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.idle.Stop()
+	j.rest()
+	j.file.Close()
+}
+
+// entry is a record on its way through the journal to its file.
+type entry struct {
+	path string
+	data []byte
+	err  error // of putting it there
+}
+
+// add returns when the record is durable and in its file, or neither.
+func (j *journal) add(path string, record []byte) error {
+	e := &entry{path: path, data: record}
+	if err := j.rounds.do(e, j.write); err != nil {
+		return err
+	}
+	return e.err
+}
+
+func (j *journal) write(entries []*entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.idle.Reset(journalIdle)
+	if err := j.open(); err != nil {
+		return err
+	}
+	return locked(j.file, func() error {
+		if err := j.flush(entries); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			e.err = j.store.disk.put(e.path, e.data)
+			j.spoilt = j.spoilt || e.err != nil
+		}
+		if j.spoilt {
+			_ = j.empty() // else before the next record
+		}
+		return nil
+	})
+}
+
+// flush makes the records durable.
+func (j *journal) flush(entries []*entry) error {
+	text, err := j.room(entries)
+	if err != nil {
+		return err
+	}
+	if _, err = j.file.WriteAt(text, j.end); err == nil {
+		err = j.store.disk.syncData(j.file)
+	}
+	if err != nil {
+		j.spoilt = true
+		return err
+	}
+	j.end += int64(len(text))
+	return nil
+}
+
+// room makes room for the records, and returns them as lines of the journal.
+func (j *journal) room(entries []*entry) ([]byte, error) {
+	head, err := readHead(j.file)
+	if err != nil {
+		return nil, err
+	}
+	if head != j.head { // another process has emptied it
+		if err := j.begin(head); err != nil {
+			return nil, err
+		}
+	}
+	text, err := j.head.lines(entries)
+	if err != nil {
+		return nil, err
+	}
+	if j.spoilt || j.end+int64(len(text)) > j.limit {
+		if err := j.empty(); err != nil {
+			return nil, err
+		}
+		if text, err = j.head.lines(entries); err != nil {
+			return nil, err
+		}
+	}
+	if need := j.end + int64(len(text)); need > j.size {
+		blank := blankLines(need - j.size + journalGrowth)
+		if _, err := j.file.WriteAt(blank, j.size); err != nil {
+			return nil, err
+		}
+		j.size += int64(len(blank))
+	}
+	return text, nil
+}
+
+// open makes the journal when it is not there, also when somebody removed it
+// while we had it open.
+func (j *journal) open() error {
+	path := j.store.journalPath()
+	if j.file != nil && hasName(j.file, path) {
+		return nil
+	}
+	file, err := j.store.openJournal(path)
+	if err != nil {
+		return err
+	}
+	lost := j.file != nil
+	if lost {
+		j.file.Close()
+	}
+	j.file = file
+	return locked(file, func() error {
+		head, records, err := readJournal(file)
+		switch {
+		case err != nil:
+			return err
+		case lost || len(records) > 0 || head.Boot != j.store.disk.boot():
+			j.unsure = true // nobody knows how a run ended that was killed
+			return j.empty()
+		default:
+			return j.begin(head)
+		}
+	})
+}
+
+func (s *Store) openJournal(path string) (*os.File, error) {
+	file, err := openFile(path, os.O_RDWR)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	text, err := newHead(s.disk.boot()).text()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.disk.replace(path, append(text, blankLines(journalGrowth)...)); err != nil {
+		return nil, err
+	}
+	if err := s.disk.syncDir(s.dir); err != nil {
+		return nil, err
+	}
+	return openFile(path, os.O_RDWR)
+}
+
+func (j *journal) idled() {
+	if j.mu.TryLock() { // else somebody writes, and will be idle later
+		defer j.mu.Unlock()
+		j.rest()
+	}
+}
+
+// rest empties the journal when there is anything in it. When that fails it
+// stays as it is, and is tried again.
+func (j *journal) rest() {
+	if j.end > headSize || j.spoilt {
+		_ = locked(j.file, j.empty)
+	}
+}
+
+func (j *journal) empty() error {
+	head, err := j.store.emptyJournal(j.file, j.unsure)
+	if err != nil {
+		j.unsure = true
+		return err
+	}
+	j.unsure = false
+	return j.begin(head)
+}
+
+// begin is for a journal that is empty.
+func (j *journal) begin(head journalHead) error {
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	j.head, j.end, j.size, j.spoilt = head, headSize, info.Size(), false
+	return nil
+}
+
+// emptyJournal makes what the journal holds durable in its own place, and
+// returns how the journal begins then. The caller has the file locked. As long
+// as the machine is up the records are in their files already; unsure says that
+// these have to be written again.
+func (s *Store) emptyJournal(file *os.File, unsure bool) (journalHead, error) {
+	head, records, err := readJournal(file)
+	if err != nil {
+		return head, err
+	}
+	boot := s.disk.boot()
+	switch {
+	case head.Boot != boot:
+		err = s.putInPlace(records)
+	case unsure:
+		err = s.writeAgain(records)
+	}
+	if err != nil {
+		return head, err
+	}
+	if err := s.disk.syncAll(file); err != nil {
+		return head, err
+	}
+	head = newHead(boot)
+	text, err := head.text()
+	if err != nil {
+		return head, err
+	}
+	if _, err := file.WriteAt(text, 0); err != nil {
+		return head, err
+	}
+	return head, s.disk.syncData(file)
+}
