@@ -114,7 +114,7 @@ func (s *story) holdBinding(name string, n *state) {
 // holdFiles wants nothing in the state directory that a clean run does not
 // leave there.
 func (s *story) holdFiles() {
-	want := []string{"run.lock"}
+	want := []string{"journal", "run.lock"}
 	for _, name := range names {
 		want = append(want, filepath.Join("nodes", name, "lock"), filepath.Join("nodes", name, "record.json"))
 	}
