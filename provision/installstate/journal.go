@@ -167,8 +167,10 @@ func (j *journal) room(entries []*entry) ([]byte, error) {
 // while we had it open.
 func (j *journal) open() error {
 	path := j.store.journalPath()
-	if j.file != nil && hasName(j.file, path) {
-		return nil
+	if j.file != nil {
+		if _, ok := hasName(j.file, path); ok {
+			return nil
+		}
 	}
 	file, err := j.store.openJournal(path)
 	if err != nil {

@@ -472,7 +472,7 @@ func TestRecordIsWrittenOverInPlace(t *testing.T) {
 			if got, err := os.ReadFile(path); err != nil || string(got) != test.want {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
 			}
-			if got := hasName(before, path); got != test.sameFile {
+			if _, got := hasName(before, path); got != test.sameFile {
 				t.Errorf("got %v for the file being the same, want %v", got, test.sameFile)
 			}
 		})

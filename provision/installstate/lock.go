@@ -50,6 +50,7 @@ type Lock struct {
 	tidy    func() // runs while the lock is still held
 	made    bool   // the file was not there before
 	said    lockText
+	length  int64 // of the file, in bytes
 
 	// What holds as long as nobody else may write the machine's record.
 	stored *Record // as it is on the disk; nil: not known
@@ -102,21 +103,19 @@ const maxLockText = 1 << 10
 // before or this one; blanks cover what the one from before was longer.
 func (l *Lock) say() error {
 	if l.said == (lockText{}) {
+		l.length = 0
 		return l.file.Truncate(0)
 	}
 	text, err := json.Marshal(l.said)
 	if err != nil {
 		return err
 	}
-	info, err := l.file.Stat()
-	if err != nil {
-		return err
-	}
 	text = append(text, '\n')
-	for int64(len(text)) < min(info.Size(), maxLockText) {
+	for int64(len(text)) < min(l.length, maxLockText) {
 		text = append(text, '\n')
 	}
 	_, err = l.file.WriteAt(text, 0)
+	l.length = max(l.length, int64(len(text)))
 	return err
 }
 
@@ -160,8 +159,8 @@ func (s *Store) lock(path, what string) (*Lock, error) {
 		}
 		// The one before us may have removed the file after we opened it: a
 		// lock on a file without a name keeps nobody out.
-		if hasName(file, path) {
-			lock := &Lock{file: file, tidy: func() {}, made: made}
+		if info, ok := hasName(file, path); ok {
+			lock := &Lock{file: file, tidy: func() {}, made: made, length: info.Size()}
 			lock.sign()
 			return lock, nil
 		}
@@ -192,10 +191,13 @@ func (s *Store) makeDir(dir string) (made bool, err error) {
 	if dir == s.dir {
 		return false, s.disk.ensureDir(dir)
 	}
-	if err := s.disk.ensureDir(filepath.Dir(dir)); err != nil {
-		return false, err
-	}
 	err = s.disk.mkdir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.disk.ensureDir(filepath.Dir(dir)); err != nil {
+			return false, err
+		}
+		err = s.disk.mkdir(dir)
+	}
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
@@ -225,13 +227,13 @@ func flock(file *os.File, how int) error {
 	return retried(func() error { return unix.Flock(int(file.Fd()), how|unix.LOCK_NB) })
 }
 
-func hasName(file *os.File, path string) bool {
+func hasName(file *os.File, path string) (fs.FileInfo, bool) {
 	open, err := file.Stat()
 	if err != nil {
-		return false
+		return nil, false
 	}
 	named, err := os.Stat(path)
-	return err == nil && os.SameFile(open, named)
+	return open, err == nil && os.SameFile(open, named)
 }
 
 // sign says who holds the lock. It is for people: the lock holds without it,
