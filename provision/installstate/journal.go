@@ -1,6 +1,7 @@
 package installstate
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -140,6 +141,11 @@ func (j *journal) room(entries []*entry) ([]byte, error) {
 		if err := j.begin(head); err != nil {
 			return nil, err
 		}
+		if head.Boot != j.store.disk.boot() { // on another machine: the lines must not pass for its own
+			if err := j.empty(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	text, err := j.head.lines(entries)
 	if err != nil {
@@ -270,7 +276,9 @@ func (s *Store) emptyJournal(file *os.File, unsure bool) (journalHead, error) {
 	if err := s.disk.syncAll(file); err != nil {
 		return head, err
 	}
-	head = newHead(boot)
+	// Without /proc/sys, as in some services, the boot is not known. Who reads
+	// an empty journal does not care, and who writes it does not keep a wrong one.
+	head = newHead(cmp.Or(boot, head.Boot))
 	text, err := head.text()
 	if err != nil {
 		return head, err

@@ -518,3 +518,29 @@ func TestReaderWaitsForWhoWritesOver(t *testing.T) {
 		}
 	})
 }
+
+func TestJournalIsEmptiedByAProcessThatDoesNotKnowTheBoot(t *testing.T) {
+	t.Parallel()
+	for name, boot := range map[string]string{"unknown": "", "of another machine": "another"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewStore(t.TempDir())
+			startRun(t, s)
+			save(t, s, NewRecord(machine, fingerprint))
+			other := NewStore(s.Dir())
+			other.disk.boot = func() string { return boot }
+			load(t, other)
+			if got := journaled(t, s); got != nil {
+				t.Errorf("got %q in the journal, want nothing", got)
+			}
+			save(t, s, NewRecord("later", fingerprint))
+			if got, want := journaled(t, s), []string{"later"}; !slices.Equal(got, want) {
+				t.Errorf("got %q in the journal, want %q", got, want)
+			}
+			head, err := readHead(s.journal.Load().file)
+			if err != nil || head.Boot != s.disk.boot() {
+				t.Errorf("got boot %q, %v, want that of the run", head.Boot, err)
+			}
+		})
+	}
+}
