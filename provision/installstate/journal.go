@@ -273,8 +273,10 @@ func (s *Store) emptyJournal(file *os.File, unsure bool) (journalHead, error) {
 	if err != nil {
 		return head, err
 	}
-	if err := s.disk.syncAll(file); err != nil {
-		return head, err
+	if len(records) > 0 || unsure {
+		if err := s.disk.syncAll(file); err != nil {
+			return head, err
+		}
 	}
 	// Without /proc/sys, as in some services, the boot is not known. Who reads
 	// an empty journal does not care, and who writes it does not keep a wrong one.
@@ -286,5 +288,9 @@ func (s *Store) emptyJournal(file *os.File, unsure bool) (journalHead, error) {
 	if _, err := file.WriteAt(text, 0); err != nil {
 		return head, err
 	}
-	return head, s.disk.syncData(file)
+	if err := s.disk.syncData(file); err != nil {
+		return head, err
+	}
+	s.emptied.Store(&head.Epoch)
+	return head, nil
 }

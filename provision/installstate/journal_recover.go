@@ -16,7 +16,7 @@ func (s *Store) catchUp() error {
 	if s.caughtUp.Load() {
 		return nil
 	}
-	err := s.settle(func(head journalHead) bool { return head.Boot != s.disk.boot() })
+	err := s.settle(func(head journalHead, holds bool) bool { return holds && head.Boot != s.disk.boot() })
 	if err != nil {
 		return unwritable(err)
 	}
@@ -26,10 +26,18 @@ func (s *Store) catchUp() error {
 
 // leaveJournal empties the journal, for who writes a machine's record without
 // it while holding the machine's lock: an older record in it must not come back.
-func (s *Store) leaveJournal() error { return s.settle(func(journalHead) bool { return true }) }
+// That another process has emptied it is not enough: it may not have flushed
+// that yet, and never will if it was killed.
+func (s *Store) leaveJournal() error {
+	return s.settle(func(head journalHead, holds bool) bool {
+		emptied := s.emptied.Load()
+		return holds || emptied == nil || *emptied != head.Epoch
+	})
+}
 
-// settle empties the journal if it holds records and its head is due.
-func (s *Store) settle(due func(journalHead) bool) error {
+// settle empties the journal if that is due by its head and by whether it holds
+// records.
+func (s *Store) settle(due func(head journalHead, holds bool) bool) error {
 	// Most often there is nothing to do, which is not worth a lock and must not
 	// need the right to write.
 	found, err := s.journalDue(os.O_RDONLY, due, func(*os.File) error { return nil })
@@ -43,9 +51,9 @@ func (s *Store) settle(due func(journalHead) bool) error {
 	return err
 }
 
-// journalDue calls do with the journal if it holds records and its head is due,
-// locked where it was opened to be written.
-func (s *Store) journalDue(flags int, due func(journalHead) bool, do func(*os.File) error) (found bool, err error) {
+// journalDue calls do with the journal if that is due, locked where it was opened
+// to be written.
+func (s *Store) journalDue(flags int, due func(journalHead, bool) bool, do func(*os.File) error) (found bool, err error) {
 	file, err := openFile(s.journalPath(), flags)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -56,7 +64,7 @@ func (s *Store) journalDue(flags int, due func(journalHead) bool, do func(*os.Fi
 	defer file.Close()
 	look := func() error {
 		head, records, err := readJournal(file)
-		if err != nil || len(records) == 0 || !due(head) {
+		if err != nil || !due(head, len(records) > 0) {
 			return err
 		}
 		found = true

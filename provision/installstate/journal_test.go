@@ -544,3 +544,38 @@ func TestJournalIsEmptiedByAProcessThatDoesNotKnowTheBoot(t *testing.T) {
 		})
 	}
 }
+
+// TestEmptyJournalIsFlushedBeforeARecordIsWrittenWithoutIt: who emptied it may be
+// about to flush that, or was killed before; the records in it would come back.
+func TestEmptyJournalIsFlushedBeforeARecordIsWrittenWithoutIt(t *testing.T) {
+	t.Parallel()
+	run := NewStore(t.TempDir())
+	startRun(t, run)
+	record := NewRecord(machine, fingerprint)
+	save(t, run, record)
+	run.disk.syncData = func(*os.File) error { return syscall.EIO }
+	run.journal.Load().idled()
+	if got := journaled(t, run); got != nil {
+		t.Fatalf("got %q in the journal, want it to be emptied, all but the flush", got)
+	}
+	other := NewStore(run.Dir())
+	real := other.disk
+	var done []string
+	other.disk.syncData = func(file *os.File) error {
+		done = append(done, "flush")
+		return real.syncData(file)
+	}
+	other.disk.replace = func(path string, data []byte) error {
+		done = append(done, "write")
+		return real.replace(path, data)
+	}
+	if err := other.MarkComplete(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.BeginReset(machine); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"flush", "write", "write"}; !slices.Equal(done, want) {
+		t.Errorf("got %q, want %q", done, want)
+	}
+}

@@ -48,6 +48,7 @@ type Store struct {
 
 	journal  atomic.Pointer[journal] // nil: each record is flushed by itself
 	caughtUp atomic.Bool             // see catchUp
+	emptied  atomic.Pointer[string]  // the epoch with which this Store emptied the journal, on the disk
 }
 
 // NewStore returns the store in dir, which need not exist yet: nothing is made
