@@ -100,18 +100,22 @@ func (j *journal) write(entries []*entry) error {
 		return err
 	}
 	return locked(j.file, func() error {
-		if err := j.flush(entries); err != nil {
-			return err
-		}
-		for _, e := range entries {
-			e.err = j.store.disk.put(e.path, e.data)
-			j.spoilt = j.spoilt || e.err != nil
+		err := j.flush(entries)
+		if err == nil {
+			j.putEach(entries)
 		}
 		if j.spoilt {
 			_ = j.empty() // else before the next record
 		}
-		return nil
+		return err
 	})
+}
+
+func (j *journal) putEach(entries []*entry) {
+	for _, e := range entries {
+		e.err = j.store.disk.put(e.path, e.data)
+		j.spoilt = j.spoilt || e.err != nil
+	}
 }
 
 // flush makes the records durable.

@@ -579,3 +579,20 @@ func TestEmptyJournalIsFlushedBeforeARecordIsWrittenWithoutIt(t *testing.T) {
 		t.Errorf("got %q, want %q", done, want)
 	}
 }
+
+func TestFailedWriteIsTakenOutOfTheJournalAtOnce(t *testing.T) {
+	t.Parallel()
+	s := NewStore(t.TempDir())
+	startRun(t, s)
+	real := s.disk.syncData
+	s.disk.syncData = func(*os.File) error {
+		s.disk.syncData = real
+		return syscall.EIO
+	}
+	if err := s.Save(NewRecord(machine, fingerprint)); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v, want the cause", err)
+	}
+	if got := journaled(t, s); got != nil {
+		t.Errorf("got %q in the journal, want nothing: it would come back after a power cut", got)
+	}
+}
