@@ -205,22 +205,32 @@ func (j *journal) open() error {
 	})
 }
 
+// openJournal makes its name durable even when the journal was there: who made
+// it may have been killed before that.
 func (s *Store) openJournal(path string) (*os.File, error) {
 	file, err := openFile(path, os.O_RDWR)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return file, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.makeJournal(path); err != nil {
+			return nil, err
+		}
+		file, err = openFile(path, os.O_RDWR)
 	}
-	text, err := newHead(s.disk.boot()).text()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.disk.replace(path, append(text, blankLines(journalGrowth)...)); err != nil {
-		return nil, err
-	}
 	if err := s.disk.syncDir(s.dir); err != nil {
+		file.Close()
 		return nil, err
 	}
-	return openFile(path, os.O_RDWR)
+	return file, nil
+}
+
+func (s *Store) makeJournal(path string) error {
+	text, err := newHead(s.disk.boot()).text()
+	if err != nil {
+		return err
+	}
+	return s.disk.replace(path, append(text, blankLines(journalGrowth)...))
 }
 
 func (j *journal) idled() {

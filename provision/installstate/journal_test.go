@@ -596,3 +596,18 @@ func TestFailedWriteIsTakenOutOfTheJournalAtOnce(t *testing.T) {
 		t.Errorf("got %q in the journal, want nothing: it would come back after a power cut", got)
 	}
 }
+
+func TestNameOfAJournalThatWasThereIsFlushed(t *testing.T) {
+	t.Parallel()
+	s := NewStore(t.TempDir())
+	startRun(t, s).Release()
+	var flushed []string
+	s.disk.syncDir = func(path string) error {
+		flushed = append(flushed, path)
+		return nil
+	}
+	startRun(t, s)
+	if want := []string{s.Dir()}; !slices.Equal(flushed, want) {
+		t.Errorf("got directories %q flushed, want %q: who made the journal may have been killed before", flushed, want)
+	}
+}
