@@ -39,8 +39,8 @@ func (s *Store) leaveJournal() error {
 // records.
 func (s *Store) settle(due func(head journalHead, holds bool) bool) error {
 	// Most often there is nothing to do, which is not worth a lock and must not
-	// need the right to write.
-	found, err := s.journalDue(os.O_RDONLY, due, func(*os.File) error { return nil })
+	// need the right to write. Opening a pipe must not wait for its other end.
+	found, err := s.journalDue(os.O_RDONLY|unix.O_NONBLOCK, due, func(*os.File) error { return nil })
 	if err != nil || !found {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Store) journalDue(flags int, due func(journalHead, bool) bool, do func(
 		found = true
 		return do(file)
 	}
-	if flags == os.O_RDONLY {
+	if flags&os.O_RDWR == 0 {
 		return found, look()
 	}
 	err = locked(file, look)

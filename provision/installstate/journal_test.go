@@ -611,3 +611,29 @@ func TestNameOfAJournalThatWasThereIsFlushed(t *testing.T) {
 		t.Errorf("got directories %q flushed, want %q: who made the journal may have been killed before", flushed, want)
 	}
 }
+
+func TestPipeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		path func(*Store) string
+		want error
+	}{
+		"journal": {(*Store).journalPath, ErrUnwritable},
+		"record":  {func(s *Store) string { return s.RecordPath(machine) }, ErrUnusable},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewStore(t.TempDir())
+			save(t, s, NewRecord(machine, fingerprint))
+			s.caughtUp.Store(false)
+			path := test.path(s)
+			if err := errors.Join(os.RemoveAll(path), unix.Mkfifo(path, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Load(machine); !errors.Is(err, test.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got %v, want %v that names %s", err, test.want, path)
+			}
+		})
+	}
+}

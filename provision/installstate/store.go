@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // DefaultDirectory is the state directory of a system-wide installation.
@@ -107,7 +109,7 @@ func readNoted(dir string) (Record, error) {
 }
 
 func readRecord(path string) (Record, error) {
-	file, err := openFile(path, os.O_RDONLY)
+	file, err := openFile(path, os.O_RDONLY|unix.O_NONBLOCK) // or a pipe would wait for its other end
 	if err != nil {
 		return Record{}, err
 	}
