@@ -36,6 +36,7 @@ var roles = map[string]func(args []string){
 	"note":      noteAndStay,
 	"wait":      wait,
 	"run":       saveInRun,
+	"cramped":   cramped,
 	"crash":     crash,
 	"unlucky":   unlucky,
 	"powerless": powerless,

@@ -155,22 +155,36 @@ func (j *journal) room(entries []*entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.spoilt || j.end+int64(len(text)) > j.limit {
-		if err := j.empty(); err != nil {
-			return nil, err
-		}
-		if text, err = j.head.lines(entries); err != nil {
-			return nil, err
-		}
+	if !j.spoilt && j.grow(text) == nil {
+		return text, nil
 	}
-	if need := j.end + int64(len(text)); need > j.size {
-		blank := blankLines(need - j.size + journalGrowth)
-		if _, err := j.file.WriteAt(blank, j.size); err != nil {
-			return nil, err
-		}
-		j.size += int64(len(blank))
+	if err := j.empty(); err != nil {
+		return nil, err
 	}
-	return text, nil
+	if text, err = j.head.lines(entries); err != nil {
+		return nil, err
+	}
+	return text, j.grow(text)
+}
+
+var errJournalFull = errors.New("the journal is full")
+
+// grow makes the file hold the text after what is in it. An empty journal has no
+// limit.
+func (j *journal) grow(text []byte) error {
+	need := j.end + int64(len(text))
+	if need > j.limit && j.end > headSize {
+		return errJournalFull
+	}
+	if need <= j.size {
+		return nil
+	}
+	blank := blankLines(need - j.size + journalGrowth)
+	if _, err := j.file.WriteAt(blank, j.size); err != nil {
+		return err
+	}
+	j.size += int64(len(blank))
+	return nil
 }
 
 // open makes the journal when it is not there, also when somebody removed it

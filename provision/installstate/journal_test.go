@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -280,7 +281,7 @@ func TestKilledRunLeavesItsRecordsAndAJournal(t *testing.T) {
 // saveInRun saves a record as a run does, says so and stays until stdin ends.
 func saveInRun(args []string) {
 	s := NewStore(args[0])
-	_, err := s.AcquireRunLock()
+	run, err := s.AcquireRunLock()
 	if err == nil {
 		err = s.Save(NewRecord(machine, fingerprint))
 	}
@@ -290,6 +291,7 @@ func saveInRun(args []string) {
 	}
 	fmt.Println("saved")
 	wait(nil)
+	run.Release()
 }
 
 func TestUnreadableJournalIsKept(t *testing.T) {
@@ -636,4 +638,41 @@ func TestPipeIsNotWaitedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJournalThatCannotGrowIsEmptied: on a full disk the records that are there
+// can still be written over.
+func TestJournalThatCannotGrowIsEmptied(t *testing.T) {
+	t.Parallel()
+	s := NewStore(t.TempDir())
+	c := startChild(t, "cramped", s.Dir())
+	if got := c.line(); got != "<nil>" {
+		t.Fatalf("got %s, want room after emptying", got)
+	}
+	if got := len(journaled(t, s)); got == 0 || got >= crampedSaves {
+		t.Errorf("got %d records in the journal, want those after it was full", got)
+	}
+	c.kill(t)
+	load(t, s)
+}
+
+// crampedSaves are more than fit into a journal that cannot grow.
+const crampedSaves = journalGrowth / 200
+
+// cramped saves in a run as often on a disk that has no room but what its journal
+// takes, says how it went and stays until stdin ends.
+func cramped(args []string) {
+	signal.Ignore(syscall.SIGXFSZ)
+	s := NewStore(args[0])
+	run, err := s.AcquireRunLock()
+	if err == nil {
+		err = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: headSize + journalGrowth, Max: headSize + journalGrowth})
+	}
+	record := NewRecord(machine, fingerprint)
+	for i := 0; err == nil && i < crampedSaves; i++ {
+		err = s.Save(record)
+	}
+	fmt.Println(err)
+	wait(nil)
+	run.Release()
 }
