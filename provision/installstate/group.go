@@ -7,6 +7,8 @@ import "sync"
 // (The singleflight of x/sync would hand out a run that began before: what was
 // renamed since is not flushed by it.) The zero group is ready.
 type group[T any] struct {
+	gather func() // delays a run for those who are about to ask; nil: does not
+
 	mu      sync.Mutex
 	running *round[T] // the last that began; nil: none yet
 	waiting *round[T] // who asks now joins it; nil: nobody waits
@@ -28,6 +30,9 @@ func (g *group[T]) do(item T, run func([]T) error) error {
 	}
 	if before != nil {
 		<-before.done
+	}
+	if g.gather != nil {
+		g.gather()
 	}
 	g.begin(r)
 	defer close(r.done)

@@ -15,6 +15,10 @@ const (
 	journalGrowth = 128 << 10 // bytes by which it grows
 	journalLimit  = 8 << 20   // bytes, some 13,000 records, at which it is emptied
 	journalIdle   = 5 * time.Second
+
+	// journalGather is what a flush waits for others to join it. A wait for the
+	// disk costs about as much, and more of the processor than anything here.
+	journalGather = time.Millisecond
 )
 
 // journal makes the records of a run durable together. Flushing each record's
@@ -54,6 +58,7 @@ func (s *Store) startJournal() error {
 		return nil
 	}
 	j := &journal{store: s, limit: journalLimit}
+	j.rounds.gather = j.gather
 	if err := j.open(); err != nil {
 		return unwritable(err)
 	}
@@ -90,6 +95,13 @@ func (j *journal) add(path string, record []byte) error {
 		return err
 	}
 	return e.err
+}
+
+// gather is over at once where nobody else is at work on a machine.
+func (j *journal) gather() {
+	if j.store.held.Load() > 1 {
+		time.Sleep(journalGather)
+	}
 }
 
 func (j *journal) write(entries []*entry) error {

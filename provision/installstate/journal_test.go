@@ -132,6 +132,48 @@ func TestRecordsOfTheSameTimeShareAFlush(t *testing.T) {
 	})
 }
 
+func TestFlushWaitsForThoseWhoAreAtWork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore(dir)
+		startRun(t, s)
+		real, flushes := s.disk.syncData, 0
+		s.disk.syncData = func(file *os.File) error {
+			flushes++
+			return real(file)
+		}
+		lock := acquire(t, s.AcquireLock)
+		defer lock.Release()
+		started := time.Now()
+		save(t, s, NewRecord(machine, fingerprint))
+		if waited := time.Since(started); waited != 0 || flushes != 1 {
+			t.Errorf("alone: got %v and %d flushes, want no wait and 1", waited, flushes)
+		}
+		another, err := s.AcquireLock("another")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var late sync.WaitGroup
+		late.Go(func() {
+			time.Sleep(journalGather / 2)
+			if err := s.Save(NewRecord("another", fingerprint)); err != nil {
+				t.Errorf("got %v", err)
+			}
+		})
+		save(t, s, load(t, s))
+		late.Wait()
+		if waited := time.Since(started); waited != journalGather || flushes != 2 {
+			t.Errorf("together: got %v and %d flushes, want %v and one more", waited, flushes, journalGather)
+		}
+		another.Release()
+		save(t, s, load(t, s))
+		if waited := time.Since(started); waited != journalGather {
+			t.Errorf("alone again: got %v, want no wait", waited-journalGather)
+		}
+	})
+}
+
 func TestJournalThatCannotBeWrittenShowsNothing(t *testing.T) {
 	t.Parallel()
 	fail := func(*os.File) error { return syscall.EIO }

@@ -18,9 +18,11 @@ func (s *Store) AcquireLock(machine string) (*Lock, error) {
 	}
 	lock.tidy = func() {
 		s.locks.Delete(machine)
+		s.held.Add(-1)
 		s.tidy(machine, lock)
 	}
 	s.locks.Store(machine, lock)
+	s.held.Add(1)
 	return lock, nil
 }
 

@@ -46,6 +46,7 @@ type Store struct {
 	dir   string
 	disk  disk
 	locks sync.Map        // *Lock by machine: those held through this Store
+	held  atomic.Int64    // how many these are
 	names group[struct{}] // syncs of the directory of nodes
 
 	journal  atomic.Pointer[journal] // nil: each record is flushed by itself
@@ -176,15 +177,15 @@ func (s *Store) put(r Record) error {
 
 // stored is Load, without reading what cannot have changed under our lock.
 func (s *Store) stored(machine string) (Record, error) {
-	if lock := s.held(machine); lock.stored != nil {
+	if lock := s.lockOf(machine); lock.stored != nil {
 		return *lock.stored, nil
 	}
 	return s.Load(machine)
 }
 
-// held is the machine's lock when it is held through this Store; else one that
+// lockOf is the machine's lock when it is held through this Store; else one that
 // knows of nothing.
-func (s *Store) held(machine string) *Lock {
+func (s *Store) lockOf(machine string) *Lock {
 	if lock, ok := s.locks.Load(machine); ok {
 		return lock.(*Lock)
 	}
@@ -195,7 +196,7 @@ func (s *Store) held(machine string) *Lock {
 // before is put back, so that nobody sees as done what was reported as failed.
 func (s *Store) write(r Record, data []byte, before *Record) error {
 	dir, path := s.nodeDir(r.MachineName), s.RecordPath(r.MachineName)
-	lock := s.held(r.MachineName)
+	lock := s.lockOf(r.MachineName)
 	lock.stored = nil
 	if lock.file == nil { // else the lock's file is in it
 		if _, err := s.makeDir(dir); err != nil {
@@ -285,7 +286,7 @@ func (s *Store) BeginReset(machine string) error {
 // owned. Without a record the error is ErrNotFound.
 func (s *Store) Remove(machine string) error {
 	dir, path := s.nodeDir(machine), s.RecordPath(machine)
-	lock := s.held(machine)
+	lock := s.lockOf(machine)
 	lock.stored = nil
 	if err := s.catchUp(); err != nil {
 		return err
