@@ -112,6 +112,7 @@ func crash(args []string) {
 		rename:   func(from, to string) error { return touch(func() error { return real.rename(from, to) }) },
 		remove:   func(path string) error { return touch(func() error { return real.remove(path) }) },
 		syncDir:  func(path string) error { return touch(func() error { return real.syncDir(path) }) },
+		syncFile: func(path string) error { return touch(func() error { return real.syncFile(path) }) },
 		syncData: func(file *os.File) error { return touch(func() error { return real.syncData(file) }) },
 		syncAll:  func(file *os.File) error { return touch(func() error { return real.syncAll(file) }) },
 		boot:     real.boot,

@@ -24,6 +24,7 @@ type disk struct {
 	rename   func(from, to string) error
 	remove   func(path string) error
 	syncDir  func(path string) error
+	syncFile func(path string) error
 	syncData func(*os.File) error // what was written over what the file held; its new length too
 	syncAll  func(*os.File) error // all of the file system that holds the file
 	boot     func() string        // what changes when the machine goes down; empty: not known
@@ -37,6 +38,7 @@ func realDisk() disk {
 		rename:   os.Rename,
 		remove:   os.Remove,
 		syncDir:  syncDir,
+		syncFile: syncFile,
 		syncData: syncData,
 		syncAll:  syncAll,
 		boot:     bootID,
@@ -151,6 +153,15 @@ func syncDir(path string) error {
 		return nil
 	}
 	return err
+}
+
+func syncFile(path string) error {
+	file, err := openFile(path, os.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Sync()
 }
 
 // ensureDir makes dir and what is missing above it, each name durable.

@@ -81,6 +81,9 @@ func (s *Store) inProgress(r Record) error {
 
 // unwritable takes the errors of the standard library: they name the path.
 func unwritable(err error) error {
+	if errors.Is(err, ErrUnwritable) {
+		return err
+	}
 	return fmt.Errorf("%w: %w; make room or mend its permissions", ErrUnwritable, err)
 }
 

@@ -14,6 +14,7 @@ const (
 	journalFile   = "journal"
 	journalGrowth = 128 << 10 // bytes by which it grows
 	journalLimit  = 8 << 20   // bytes, some 13,000 records, at which it is emptied
+	journalFew    = 64        // records that are flushed one by one
 	journalIdle   = 5 * time.Second
 
 	// journalGather is what a flush waits for others to join it. A wait for the
@@ -314,7 +315,7 @@ func (s *Store) emptyJournal(file *os.File, unsure bool) (journalHead, error) {
 		return head, err
 	}
 	if len(records) > 0 || unsure {
-		if err := s.disk.syncAll(file); err != nil {
+		if err := s.flushInPlace(file, records); err != nil {
 			return head, err
 		}
 	}

@@ -63,6 +63,10 @@ func (s *Store) journalDue(flags int, due func(journalHead, bool) bool, do func(
 	}
 	defer file.Close()
 	look := func() error {
+		head, err := readHead(file)
+		if err != nil || !due(head, true) {
+			return err
+		}
 		head, records, err := readJournal(file)
 		if err != nil || !due(head, len(records) > 0) {
 			return err
@@ -120,6 +124,29 @@ func (s *Store) writeAgain(records [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// flushInPlace flushes the records' own files; without records, whichever these
+// are. A few are flushed one by one: the whole file system may hold much that
+// other programs wrote and nobody waits for.
+func (s *Store) flushInPlace(file *os.File, records [][]byte) error {
+	if len(records) == 0 || len(records) > s.few {
+		return s.disk.syncAll(file)
+	}
+	last, err := s.lastOf(records)
+	if err != nil {
+		return err
+	}
+	for machine := range last {
+		err := s.disk.syncFile(s.RecordPath(machine))
+		if err == nil {
+			err = s.disk.syncDir(s.nodeDir(machine))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it was removed
+			return err
+		}
+	}
+	return s.disk.syncDir(s.nodesDir())
 }
 
 func (s *Store) lastOf(records [][]byte) (map[string]Record, error) {

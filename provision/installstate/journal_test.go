@@ -57,6 +57,7 @@ func TestRunWritesThroughTheJournal(t *testing.T) {
 	s := NewStore(t.TempDir())
 	lock := startRun(t, s)
 	defer acquire(t, s.AcquireLock).Release() // makes the directories
+	well := s.disk
 	s.disk.syncDir = func(string) error { return errors.New("a directory was flushed") }
 	record := NewRecord(machine, fingerprint)
 	save(t, s, record)
@@ -69,6 +70,7 @@ func TestRunWritesThroughTheJournal(t *testing.T) {
 	if got := load(t, NewStore(s.Dir())).Phase; got != Complete {
 		t.Errorf("another process: got %s, want complete", got)
 	}
+	s.disk = well
 	lock.Release()
 	if got := journaled(t, s); got != nil {
 		t.Errorf("got %q in the journal after the run, want nothing", got)
@@ -180,7 +182,7 @@ func TestJournalThatCannotBeWrittenShowsNothing(t *testing.T) {
 	tests := map[string]func(*disk){
 		"flush": func(d *disk) { d.syncData = fail },
 		"flush, and nothing else either": func(d *disk) {
-			d.syncData, d.syncAll = fail, fail
+			d.syncData, d.syncAll, d.syncFile = fail, fail, func(string) error { return syscall.EIO }
 		},
 		"record's file": func(d *disk) {
 			d.put = func(path string, _ []byte) error { return &fs.PathError{Op: "write", Path: path, Err: syscall.EIO} }
@@ -219,6 +221,35 @@ func TestJournalThatCannotBeWrittenShowsNothing(t *testing.T) {
 	}
 }
 
+func TestFewRecordsAreFlushedOneByOne(t *testing.T) {
+	t.Parallel()
+	for _, few := range []int{0, 1, 2, 3} {
+		t.Run(fmt.Sprint(few), func(t *testing.T) {
+			t.Parallel()
+			s := NewStore(t.TempDir())
+			s.few = few
+			lock := startRun(t, s)
+			save(t, s, NewRecord(machine, fingerprint))
+			save(t, s, NewRecord("another", fingerprint))
+			if err := os.RemoveAll(s.nodeDir("another")); err != nil {
+				t.Fatal(err)
+			}
+			well, all := s.disk, 0
+			s.disk.syncAll = func(file *os.File) error {
+				all++
+				return well.syncAll(file)
+			}
+			lock.Release()
+			if got, want := all == 0, few >= 2; got != want {
+				t.Errorf("got %d flushes of the whole file system for two records, want one only for more than %d", all, few)
+			}
+			if got := journaled(t, s); got != nil {
+				t.Errorf("got %q in the journal, want nothing", got)
+			}
+		})
+	}
+}
+
 func TestJournalIsEmptiedWhenNothingWasWrittenForAWhile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -247,7 +278,7 @@ func TestFailedEmptyingIsDoneAgainInFull(t *testing.T) {
 	lock := startRun(t, s)
 	save(t, s, NewRecord(machine, fingerprint))
 	well := s.disk
-	s.disk.syncAll = func(*os.File) error { return syscall.EIO }
+	s.disk.syncFile = func(string) error { return syscall.EIO }
 	s.journal.Load().idled()
 	s.disk = well
 	var written []string

@@ -92,9 +92,11 @@ func readHead(file *os.File) (journalHead, error) {
 	return head, nil
 }
 
+// badJournal is ErrUnwritable: nothing can be written before the journal is in
+// order again.
 func badJournal(file *os.File, err error) error {
-	return fmt.Errorf("%s may hold records that are nowhere else and cannot be read: %w; it is kept as it is: "+
-		"once it is moved away, the records are used as they are in their own files", file.Name(), err)
+	return fmt.Errorf("%w: %s cannot be read (%w) and may hold records that are nowhere else; "+
+		"once it is moved away, those in the nodes' own files count", ErrUnwritable, file.Name(), err)
 }
 
 // readJournal returns the records as they were given to lines, in their order,

@@ -34,6 +34,7 @@ func TestPowerCutLosesNothingThatWasPromised(t *testing.T) {
 func work(t *testing.T, w *world) []*promise {
 	t.Helper()
 	run, other := w.store(), w.store()
+	run.few, other.few = w.random.IntN(10), w.random.IntN(10)
 	promises := make([]*promise, 8)
 	for i := range promises {
 		promises[i] = &promise{machine: fmt.Sprintf("n%d", i)}
@@ -154,6 +155,13 @@ func (w *world) store() *Store {
 			return w.touch(func() error {
 				w.synced[w.relative(path)] = string(data)
 				return real.replace(path, data)
+			})
+		},
+		syncFile: func(path string) error {
+			return w.touch(func() error {
+				data, err := os.ReadFile(path)
+				w.synced[w.relative(path)] = string(data)
+				return err
 			})
 		},
 		syncDir: func(path string) error { return w.touch(func() error { return w.flushDir(path) }) },

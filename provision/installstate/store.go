@@ -50,13 +50,14 @@ type Store struct {
 	names group[struct{}] // syncs of the directory of nodes
 
 	journal  atomic.Pointer[journal] // nil: each record is flushed by itself
+	few      int                     // journalFew
 	caughtUp atomic.Bool             // see catchUp
 	emptied  atomic.Pointer[string]  // the epoch with which this Store emptied the journal, on the disk
 }
 
 // NewStore returns the store in dir, which need not exist yet: nothing is made
 // before the first lock, Save or CheckWritable.
-func NewStore(dir string) *Store { return &Store{dir: dir, disk: realDisk()} }
+func NewStore(dir string) *Store { return &Store{dir: dir, disk: realDisk(), few: journalFew} }
 
 // DefaultStore returns the store in DefaultDirectory.
 func DefaultStore() *Store { return NewStore(DefaultDirectory) }
