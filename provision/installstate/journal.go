@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +18,7 @@ const (
 	journalFew    = 64        // records that are flushed one by one
 	journalIdle   = 5 * time.Second
 
-	// journalGather is what a flush waits for others to join it. A wait for the
-	// disk costs about as much, and more of the processor than anything here.
+	// journalGather is the most that a flush waits for others to join it.
 	journalGather = time.Millisecond
 )
 
@@ -39,6 +39,7 @@ type journal struct {
 	store  *Store
 	limit  int64 // journalLimit
 	rounds group[*entry]
+	took   atomic.Int64 // nanoseconds of the last flush
 
 	mu     sync.Mutex // held by who writes or empties
 	file   *os.File   // nil: not open
@@ -98,10 +99,12 @@ func (j *journal) add(path string, record []byte) error {
 	return e.err
 }
 
-// gather is over at once where nobody else is at work on a machine.
+// gather waits for others to join the next flush, if anybody else is at work on
+// a machine: twice what the last flush took. A flush that is spared is worth it,
+// since waiting for the disk takes more of the processor than anything here.
 func (j *journal) gather() {
 	if j.store.held.Load() > 1 {
-		time.Sleep(journalGather)
+		time.Sleep(min(2*time.Duration(j.took.Load()), journalGather))
 	}
 }
 
@@ -138,7 +141,9 @@ func (j *journal) flush(entries []*entry) error {
 		return err
 	}
 	if _, err = j.file.WriteAt(text, j.end); err == nil {
+		started := time.Now()
 		err = j.store.disk.syncData(j.file)
+		j.took.Store(int64(time.Since(started)))
 	}
 	if err != nil {
 		j.spoilt = true

@@ -136,44 +136,66 @@ func TestRecordsOfTheSameTimeShareAFlush(t *testing.T) {
 
 func TestFlushWaitsForThoseWhoAreAtWork(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := NewStore(dir)
-		startRun(t, s)
-		real, flushes := s.disk.syncData, 0
-		s.disk.syncData = func(file *os.File) error {
-			flushes++
-			return real(file)
-		}
-		lock := acquire(t, s.AcquireLock)
-		defer lock.Release()
-		started := time.Now()
-		save(t, s, NewRecord(machine, fingerprint))
-		if waited := time.Since(started); waited != 0 || flushes != 1 {
-			t.Errorf("alone: got %v and %d flushes, want no wait and 1", waited, flushes)
-		}
-		another, err := s.AcquireLock("another")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var late sync.WaitGroup
-		late.Go(func() {
-			time.Sleep(journalGather / 2)
-			if err := s.Save(NewRecord("another", fingerprint)); err != nil {
-				t.Errorf("got %v", err)
-			}
+	tests := []struct {
+		name       string
+		took, wait time.Duration
+	}{
+		{"fast disk", journalGather / 10, journalGather / 5},
+		{"slow disk", 10 * journalGather, journalGather},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) { flushTogether(t, dir, test.took, test.wait) })
 		})
-		save(t, s, load(t, s))
-		late.Wait()
-		if waited := time.Since(started); waited != journalGather || flushes != 2 {
-			t.Errorf("together: got %v and %d flushes, want %v and one more", waited, flushes, journalGather)
+	}
+}
+
+// flushTogether wants a flush to wait for a record that comes shortly after the
+// one it is for.
+func flushTogether(t *testing.T, dir string, took, wait time.Duration) {
+	t.Helper()
+	s := NewStore(dir)
+	startRun(t, s)
+	real, flushes := s.disk.syncData, 0
+	s.disk.syncData = func(file *os.File) error {
+		flushes++
+		time.Sleep(took)
+		return real(file)
+	}
+	defer acquire(t, s.AcquireLock).Release()
+	alone := func() {
+		t.Helper()
+		started := time.Now()
+		save(t, s, NewRecord("alone", fingerprint))
+		if got := time.Since(started); got != took {
+			t.Errorf("alone: got it after %v, want no wait but for the disk, %v", got, took)
 		}
-		another.Release()
-		save(t, s, load(t, s))
-		if waited := time.Since(started); waited != journalGather {
-			t.Errorf("alone again: got %v, want no wait", waited-journalGather)
+	}
+	alone()
+	lock, err := s.AcquireLock("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var late sync.WaitGroup
+	late.Go(func() {
+		time.Sleep(wait - 1)
+		if err := s.Save(NewRecord("another", fingerprint)); err != nil {
+			t.Errorf("got %v", err)
 		}
 	})
+	started := time.Now()
+	save(t, s, NewRecord(machine, fingerprint))
+	late.Wait()
+	if got, want := time.Since(started), wait+took; got != want || flushes != 2 {
+		t.Errorf("together: got both after %v with %d flushes, want %v and one flush more", got, flushes, want)
+	}
+	lock.Release()
+	if err := s.Remove("alone"); err != nil {
+		t.Fatal(err)
+	}
+	alone()
 }
 
 func TestJournalThatCannotBeWrittenShowsNothing(t *testing.T) {
