@@ -79,7 +79,7 @@ func (s *Store) stopJournal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.idle.Stop()
-	j.rest()
+	_ = j.rest()
 	j.file.Close()
 }
 
@@ -266,18 +266,22 @@ func (s *Store) makeJournal(path string) error {
 }
 
 func (j *journal) idled() {
-	if j.mu.TryLock() { // else somebody writes, and will be idle later
-		defer j.mu.Unlock()
-		j.rest()
+	if !j.mu.TryLock() { // somebody writes, and will be idle later
+		return
+	}
+	defer j.mu.Unlock()
+	if j.rest() != nil {
+		j.idle.Reset(journalIdle)
 	}
 }
 
 // rest empties the journal when there is anything in it. When that fails it
-// stays as it is, and is tried again.
-func (j *journal) rest() {
-	if j.end > headSize || j.spoilt {
-		_ = locked(j.file, j.empty)
+// stays as it is.
+func (j *journal) rest() error {
+	if j.end == headSize && !j.spoilt {
+		return nil
 	}
+	return locked(j.file, j.empty)
 }
 
 func (j *journal) empty() error {

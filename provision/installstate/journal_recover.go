@@ -93,14 +93,26 @@ func (s *Store) putInPlace(records [][]byte) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.makeDir(s.nodeDir(machine)); err != nil {
-			return err
-		}
-		if err := s.disk.put(s.RecordPath(machine), data); err != nil {
+		if err := s.putInDir(machine, data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// putInDir makes the machine's directory when it is not there. Who lets go of
+// the machine's lock may take that away again before the file is in it, or the
+// half-written file.
+func (s *Store) putInDir(machine string, data []byte) error {
+	for try := 1; ; try++ {
+		_, err := s.makeDir(s.nodeDir(machine))
+		if err == nil {
+			err = s.disk.put(s.RecordPath(machine), data)
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == lockTries {
+			return err
+		}
+	}
 }
 
 // writeAgain writes the machines' records as they are in their files, so that
@@ -119,7 +131,7 @@ func (s *Store) writeAgain(records [][]byte) error {
 		if err != nil {
 			return err
 		}
-		if err := s.disk.put(path, data); err != nil {
+		if err := s.putInDir(machine, data); err != nil {
 			return err
 		}
 	}

@@ -243,6 +243,61 @@ func TestJournalThatCannotBeWrittenShowsNothing(t *testing.T) {
 	}
 }
 
+func TestFailedEmptyingIsTriedAgainByItself(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore(dir)
+		startRun(t, s)
+		well, tries := s.disk, 0
+		s.disk.syncFile = func(path string) error {
+			if tries++; tries < 3 {
+				return syscall.EIO
+			}
+			return well.syncFile(path)
+		}
+		save(t, s, NewRecord(machine, fingerprint))
+		time.Sleep(3*journalIdle + time.Second)
+		synctest.Wait()
+		if got := journaled(t, s); got != nil || tries != 3 {
+			t.Errorf("got %q in the journal after %d tries, want nothing after 3", got, tries)
+		}
+	})
+}
+
+// TestRecordIsPutInPlaceBesideLocks: who releases a machine's lock tidies up.
+func TestRecordIsPutInPlaceBesideLocks(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"in place", "again"} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			s := NewStore(t.TempDir())
+			record := NewRecord(machine, fingerprint)
+			record.Updated = record.Created
+			save(t, s, record)
+			data, err := record.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			well, tries := s.disk, 0
+			s.disk.put = func(path string, data []byte) error {
+				if tries++; tries == 1 {
+					return &fs.PathError{Op: "rename", Path: path, Err: os.Remove(filepath.Join(s.Dir(), "taken away"))}
+				}
+				return well.put(path, data)
+			}
+			put := s.putInPlace
+			if action == "again" {
+				put = s.writeAgain
+			}
+			if err := put([][]byte{data}); err != nil || tries != 2 {
+				t.Errorf("got %v after %d tries, want none after 2", err, tries)
+			}
+			load(t, s)
+		})
+	}
+}
+
 func TestFewRecordsAreFlushedOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, few := range []int{0, 1, 2, 3} {

@@ -8,9 +8,23 @@ import (
 )
 
 // BenchmarkInstallation is what one node costs here from its lock to the
-// release of it: two durable writes and a note.
+// release of it: two durable writes and a note, alone as in `provision node` and
+// in a run.
 func BenchmarkInstallation(b *testing.B) {
-	s := NewStore(b.TempDir())
+	b.Run("alone", func(b *testing.B) { installMany(b, NewStore(b.TempDir())) })
+	b.Run("run", func(b *testing.B) {
+		s := NewStore(b.TempDir())
+		lock, err := s.AcquireRunLock()
+		if err != nil {
+			b.Fatal(err)
+		}
+		installMany(b, s)
+		lock.Release()
+	})
+}
+
+func installMany(b *testing.B, s *Store) {
+	b.Helper()
 	if err := s.CheckWritable(); err != nil {
 		b.Fatal(err)
 	}
