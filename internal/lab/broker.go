@@ -81,9 +81,8 @@ func (b *choriaBroker) launch(ctx context.Context) error {
 
 func (b *choriaBroker) settings(dir string) settings {
 	const streams = "plugin.choria.network.stream."
-	// The most that go-choria takes. A client whose time runs out while it is let
-	// in, as on a machine that is busy, would end the broker's process: go-choria
-	// asks the connection that was closed meanwhile for its address.
+	// The most that go-choria takes: letting a client in takes long on a machine
+	// that is busy.
 	const patience = "60s"
 	s := settings{
 		"identity":                                           "localhost",
@@ -113,6 +112,9 @@ func (b *choriaBroker) run(cfg *config.Config) error {
 	}
 	b.Server, err = network.NewServer(fw, fw.BuildInfo(), false)
 	if err != nil {
+		return err
+	}
+	if err := tolerateLeavers(b.Server); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -218,23 +218,28 @@ func (j *journal) open() error {
 	if err != nil {
 		return err
 	}
-	lost := j.file != nil
-	if lost {
+	if j.file != nil {
 		j.file.Close()
+		j.unsure = true // what it held is lost
 	}
 	j.file = file
-	return locked(file, func() error {
-		head, records, err := readJournal(file)
-		switch {
-		case err != nil:
-			return err
-		case lost || len(records) > 0 || head.Boot != j.store.disk.boot():
-			j.unsure = true // nobody knows how a run ended that was killed
-			return j.empty()
-		default:
-			return j.begin(head)
-		}
-	})
+	return locked(file, j.takeOver)
+}
+
+// takeOver begins with what is in the file: nothing, or what a run left that was
+// killed, of which nobody knows whether it is flushed.
+func (j *journal) takeOver() error {
+	head, records, err := readJournal(j.file)
+	if err != nil {
+		return err
+	}
+	if len(records) > 0 || head.Boot != j.store.disk.boot() {
+		j.unsure = true
+	}
+	if j.unsure {
+		return j.empty()
+	}
+	return j.begin(head)
 }
 
 // openJournal makes its name durable even when the journal was there: who made
@@ -265,6 +270,7 @@ func (s *Store) makeJournal(path string) error {
 	return s.disk.replace(path, append(text, blankLines(journalGrowth)...))
 }
 
+// idled is for the timer.
 func (j *journal) idled() {
 	if !j.mu.TryLock() { // somebody writes, and will be idle later
 		return

@@ -64,20 +64,21 @@ func (s *Store) journalDue(flags int, due func(journalHead, bool) bool, do func(
 	defer file.Close()
 	look := func() error {
 		head, err := readHead(file)
-		if err != nil || !due(head, true) {
+		if err != nil || !due(head, true) { // most often, and without reading more
 			return err
 		}
-		head, records, err := readJournal(file)
+		_, records, err := readJournal(file)
 		if err != nil || !due(head, len(records) > 0) {
 			return err
 		}
 		found = true
 		return do(file)
 	}
-	if flags&os.O_RDWR == 0 {
-		return found, look()
+	if flags&os.O_RDWR != 0 {
+		err = locked(file, look)
+	} else {
+		err = look()
 	}
-	err = locked(file, look)
 	return found, err
 }
 
