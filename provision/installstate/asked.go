@@ -1,27 +1,15 @@
 package installstate
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-)
+import "path/filepath"
 
 // RestartAsked lists the machines whose installation was cut off between asking
 // for the restart and hearing the answer: Installing, with that time set. It
 // takes no lock; records that cannot be used are passed over, since Admit
 // refuses their machines anyway. The error is that of reading the directory.
 func (s *Store) RestartAsked() ([]string, error) {
-	if err := s.catchUp(); err != nil {
-		return nil, err
-	}
-	dirs, err := os.ReadDir(s.nodesDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	dirs, err := s.machineDirs()
 	if err != nil {
-		return nil, fmt.Errorf("listing the records: %w", err)
+		return nil, err
 	}
 	var machines []string
 	for _, dir := range dirs {

@@ -29,15 +29,9 @@ func (e Entry) HasRecord() bool { return e.Err != nil || e.Record.SchemaVersion 
 // directory; a store that does not exist yet is empty. List takes no lock and
 // changes nothing.
 func (s *Store) List() ([]Entry, error) {
-	if err := s.catchUp(); err != nil {
-		return nil, err
-	}
-	dirs, err := os.ReadDir(s.nodesDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	dirs, err := s.machineDirs()
 	if err != nil {
-		return nil, fmt.Errorf("listing the records: %w", err)
+		return nil, err
 	}
 	var entries []Entry
 	for _, dir := range dirs {
@@ -47,6 +41,18 @@ func (s *Store) List() ([]Entry, error) {
 		}
 	}
 	return entries, nil
+}
+
+// machineDirs returns the machines' directories; none where no store is.
+func (s *Store) machineDirs() ([]fs.DirEntry, error) {
+	if err := s.catchUp(); err != nil {
+		return nil, err
+	}
+	dirs, err := os.ReadDir(s.nodesDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the records: %w", err)
+	}
+	return dirs, nil
 }
 
 // entry is false for names that this package never makes.
