@@ -1,6 +1,9 @@
 package installstate
 
-import "path/filepath"
+import (
+	"os"
+	"path/filepath"
+)
 
 // RestartAsked lists the machines whose installation was cut off between asking
 // for the restart and hearing the answer: Installing, with that time set. It
@@ -13,7 +16,11 @@ func (s *Store) RestartAsked() ([]string, error) {
 	}
 	var machines []string
 	for _, dir := range dirs {
-		record, err := readNoted(filepath.Join(s.nodesDir(), dir.Name()))
+		path := filepath.Join(s.nodesDir(), dir.Name())
+		if info, err := os.Stat(filepath.Join(path, lockFile)); err != nil || info.Size() == 0 {
+			continue // nothing is noted there: so it is for all of a fleet in service
+		}
+		record, err := readNoted(path)
 		if err == nil && record.Phase == Installing && !record.RestartAsked.IsZero() && escape(record.MachineName) == dir.Name() {
 			machines = append(machines, record.MachineName)
 		}

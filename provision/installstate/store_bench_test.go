@@ -60,3 +60,24 @@ func install(s *Store, name string) error {
 	}
 	return s.MarkComplete(record)
 }
+
+// BenchmarkRestartAsked is what each run pays for a fleet that is in service.
+func BenchmarkRestartAsked(b *testing.B) {
+	const fleet = 1000
+	s := NewStore(b.TempDir())
+	run, err := s.AcquireRunLock()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range fleet {
+		if err := install(s, fmt.Sprintf("node%d.example.net", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	run.Release()
+	for b.Loop() {
+		if asked, err := s.RestartAsked(); err != nil || asked != nil {
+			b.Fatalf("got %q, %v, want none", asked, err)
+		}
+	}
+}
