@@ -8,7 +8,7 @@ import (
 // RestartAsked lists the machines whose installation was cut off between asking
 // for the restart and hearing the answer: Installing, with that time set. It
 // takes no lock; records that cannot be used are passed over, since Admit
-// refuses their machines anyway. The error is that of reading the directory.
+// refuses their machines anyway. The errors are those of List.
 func (s *Store) RestartAsked() ([]string, error) {
 	dirs, err := s.machineDirs()
 	if err != nil {

@@ -116,52 +116,6 @@ func (s *Store) putInDir(machine string, data []byte) error {
 	}
 }
 
-// writeAgain writes the machines' records as they are in their files, so that
-// the next flush flushes them. A file that is not there was removed.
-func (s *Store) writeAgain(records [][]byte) error {
-	last, err := s.lastOf(records)
-	if err != nil {
-		return err
-	}
-	for machine := range last {
-		path := s.RecordPath(machine)
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.putInDir(machine, data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flushInPlace flushes the records' own files; without records, whichever these
-// are. A few are flushed one by one: the whole file system may hold much that
-// other programs wrote and nobody waits for.
-func (s *Store) flushInPlace(file *os.File, records [][]byte) error {
-	if len(records) == 0 || len(records) > s.few {
-		return s.disk.syncAll(file)
-	}
-	last, err := s.lastOf(records)
-	if err != nil {
-		return err
-	}
-	for machine := range last {
-		err := s.disk.syncFile(s.RecordPath(machine))
-		if err == nil {
-			err = s.disk.syncDir(s.nodeDir(machine))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it was removed
-			return err
-		}
-	}
-	return s.disk.syncDir(s.nodesDir())
-}
-
 func (s *Store) lastOf(records [][]byte) (map[string]Record, error) {
 	last := make(map[string]Record, len(records))
 	for _, data := range records {

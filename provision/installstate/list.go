@@ -25,7 +25,8 @@ type Entry struct {
 func (e Entry) HasRecord() bool { return e.Err != nil || e.Record.SchemaVersion != 0 }
 
 // List returns every machine that has a record or is being worked on, ordered
-// by file name, each with its own error. The error is that of reading the
+// by file name, each with its own error. The error is that of Load where it
+// concerns the journal, or that of reading the
 // directory; a store that does not exist yet is empty. List takes no lock and
 // changes nothing.
 func (s *Store) List() ([]Entry, error) {

@@ -76,8 +76,9 @@ func (s *Store) nodeDir(machine string) string { return filepath.Join(s.nodesDir
 
 // Load returns the machine's record. Without one the error is ErrNotFound; a
 // record that cannot be read or understood, or names another machine, gives
-// ErrUnusable and stays as it is. Load needs no lock: a record is replaced in
-// one step.
+// ErrUnusable and stays as it is; ErrUnwritable says that the journal holds
+// records from before the machine went down that cannot be put in place. Load
+// needs no lock: who writes a record over has its file locked.
 func (s *Store) Load(machine string) (Record, error) {
 	if err := s.catchUp(); err != nil {
 		return Record{}, err
