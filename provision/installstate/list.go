@@ -26,9 +26,9 @@ func (e Entry) HasRecord() bool { return e.Err != nil || e.Record.SchemaVersion 
 
 // List returns every machine that has a record or is being worked on, ordered
 // by file name, each with its own error. The error is that of Load where it
-// concerns the journal, or that of reading the
-// directory; a store that does not exist yet is empty. List takes no lock and
-// changes nothing.
+// concerns the journal, or that of reading the directory; a store that does not
+// exist yet is empty. List takes no machine's lock and changes nothing but what
+// the journal says.
 func (s *Store) List() ([]Entry, error) {
 	dirs, err := s.machineDirs()
 	if err != nil {
