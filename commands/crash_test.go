@@ -177,7 +177,7 @@ func finish(t *testing.T, l *lab.Lab) {
 			t.Errorf("got record %+v, want the first installation, complete", e.Record)
 		}
 	}
-	doc, err := gatherStatus(l.StateDir(), time.Now())
+	doc, err := gatherStatus(installstate.NewStore(l.StateDir()), time.Now())
 	for _, node := range doc.Nodes {
 		if node.State != stateHeld || err != nil {
 			t.Errorf("status shows %+v, %v, want nothing that waits for anybody", node, err)

@@ -59,7 +59,12 @@ func (a *app) newCycle(stop context.Context, o cycleOptions) (*cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{app: a, options: o, cfg: cfg, stop: stop, store: installstate.NewStore(cfg.StateDir), started: time.Now(), id: rand.Text()[:12]}
+	store, err := a.openStore(stop, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &cycle{app: a, options: o, cfg: cfg, stop: stop, store: store, started: time.Now(), id: rand.Text()[:12]}
+	c.closers = append(c.closers, func() { _ = store.Close() }) // its writes have all returned
 	if o.dryRun && cfg.LogFile != os.DevNull {
 		c.spared, cfg.LogFile = cfg.LogFile, "" // neither made nor added to
 	}
@@ -96,7 +101,7 @@ func (c *cycle) admitted() error {
 		c.tellOfDryRun()
 		return nil
 	}
-	if err := checkPause(c.cfg.StateDir); err != nil {
+	if err := checkPause(c.store); err != nil {
 		return err
 	}
 	if err := c.store.CheckWritable(); err != nil {
@@ -122,7 +127,7 @@ func (c *cycle) tellOfDryRun() {
 	if holder, held, err := c.store.RunHolder(); err == nil && held {
 		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
-	if err := checkPause(c.cfg.StateDir); err != nil {
+	if err := checkPause(c.store); err != nil {
 		c.say("warning", "a real run would do nothing now: "+strings.TrimPrefix(err.Error(), errNothing.Error()+": "))
 	}
 }
@@ -171,7 +176,7 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	helper := provision.ExecHelper{Command: c.cfg.Helper, Timeout: c.cfg.HelperTimeout.Duration}
-	may := mayWork(c.cfg.StateDir, c.lease)
+	may := mayWork(c.store, c.lease)
 	if c.options.dryRun {
 		helper.Env = []string{"PROVISION_DRY_RUN=1"}
 		may = func() error { return nil }
@@ -180,7 +185,7 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
-		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: troubled(c.cfg.StateDir), Hide: c.seen.mask.Hide,
+		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: failedLastRun(c.store), Hide: c.seen.mask.Hide,
 	}, nil
 }
 

@@ -40,13 +40,13 @@ exit $code`
 func TestADiskThatCannotBeWrittenIsFoundBeforeTheFirstCall(t *testing.T) {
 	t.Parallel()
 	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure})
-	for name, prepare := range map[string]string{
-		"read-only": `mount -o remount,ro "$PROVISION_STATE_DIR"`,
-		"full":      `cat /dev/zero > "$PROVISION_STATE_DIR/fill" 2>/dev/null || true`,
+	for prepare, want := range map[string]string{
+		`mount -o remount,ro "$PROVISION_STATE_DIR"`:                      "read-only file system",
+		`cat /dev/zero > "$PROVISION_STATE_DIR/fill" 2>/dev/null || true`: "no space is left for ",
 	} {
 		r, _ := onDisk(t, l, prepare, "once")
-		if r.code != 1 || !strings.Contains(r.stderr, "state directory cannot be written") {
-			t.Errorf("%s: got exit code %d, want 1 and the reason\n%s", name, r.code, r.stderr)
+		if r.code != 1 || !strings.Contains(r.stderr, "the state cannot be used: ") || !strings.Contains(r.stderr, want) {
+			t.Errorf("got exit code %d, want 1 and %q\n%s", r.code, want, r.stderr)
 		}
 	}
 	if got := asked(t, l, l.NodeNames()[0]); len(got) != 0 {
@@ -67,7 +67,7 @@ exec ` + filepath.Join(l.Dir(), "bin", "lab-helper") + "\n"
 		t.Fatal(err)
 	}
 	r, left := onDisk(t, l, "", "once")
-	if r.code != 1 || !strings.Contains(r.stderr, "state directory cannot be written") {
+	if r.code != 1 || !strings.Contains(r.stderr, "provision: the state cannot be used: no space is left for ") {
 		t.Errorf("got exit code %d, want 1 and the reason\n%s", r.code, r.stderr)
 	}
 	for _, name := range l.NodeNames() { // a node that waited meanwhile may have been asked for what changes nothing

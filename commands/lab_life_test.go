@@ -57,7 +57,7 @@ func TestNodeWorksBesideOnceAndNeverOnTheSameNode(t *testing.T) {
 
 	before := asked(t, l, first)
 	same := runIn(t, l, "node", first)
-	if same.code != 4 || !strings.Contains(same.stdout+same.stderr, "at work on this node") {
+	if same.code != 4 || !strings.Contains(same.stdout+same.stderr, "another process is at work: process ") {
 		t.Errorf("the same node: got exit code %d, want 4 and the reason\n%s%s", same.code, same.stdout, same.stderr)
 	}
 	if got := asked(t, l, first); !slices.Equal(got, before) {

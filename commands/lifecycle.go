@@ -58,7 +58,12 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	if err != nil {
 		return err
 	}
-	if err := checkPause(cfg.StateDir); err != nil {
+	store, err := a.openStore(stop, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := checkPause(store); err != nil {
 		return err
 	}
 	l, done, err := a.lifecycleIn(stop, cfg, o.collective)
@@ -66,9 +71,9 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 		return err
 	}
 	defer done()
+	l.May = mayWork(store, nil)
 
 	var failures []error
-	store := installstate.NewStore(cfg.StateDir)
 	doc := lifecycleDocument{Nodes: []lifecycleResult{}}
 	for _, identity := range eachOnce(o.identities) {
 		if stop.Err() != nil {
@@ -164,8 +169,7 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, collective s
 		return provision.Lifecycle{}, nil, errors.Join(err, closeLog())
 	}
 	l := provision.Lifecycle{
-		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop,
-		May: mayWork(cfg.StateDir, nil), Tell: a.sayNotice,
+		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop, Tell: a.sayNotice,
 	}
 	done := func() {
 		conn.Close()

@@ -49,7 +49,7 @@ func (c *cycle) observers() (*seen, error) {
 
 	s.metrics = output.NewMetrics(s.registry, c.cfg.Site, version())
 	if !c.options.dryRun && !c.options.noMetrics {
-		if err := s.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+		if err := s.metrics.Carry(c.store); err != nil {
 			s.logger.Warnf("counters start again: %v", err)
 		}
 	}
@@ -133,24 +133,25 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 // remember leaves the report for status and for the next run, with what the one
 // before it says of nodes that this one did not come to.
 func (c *cycle) remember(doc *output.Document) error {
-	path := filepath.Join(c.cfg.StateDir, output.LastRunFile)
-	if last, err := output.LoadLastRun(path); err == nil {
-		doc.CarryOver(last, func(identity string) bool {
+	if last, err := lastReport(c.store); err == nil && last != nil {
+		doc.CarryOver(*last, func(identity string) bool {
 			record, err := c.store.Load(identity)
 			return err == nil && record.Phase == installstate.Complete
 		})
 	}
-	return doc.Save(path)
+	packed, err := doc.Save(filepath.Join(c.cfg.StateDir, output.LastRunFile))
+	if packed == nil {
+		return err
+	}
+	return errors.Join(err, c.store.SaveLastReport(packed))
 }
 
 // publish carries the counters on and hands the metrics out. None of it is
 // worth failing a run for: a warning tells.
 func (s *seen) publish(c *cycle, end output.End) {
-	s.metrics.SetPaused(checkPause(c.cfg.StateDir) != nil) // a pause in mid-run
+	s.metrics.SetPaused(checkPause(c.store) != nil) // a pause in mid-run
 	s.metrics.Finish(end, end.Finished.Sub(c.started))
-	ctx, cancel := context.WithTimeout(context.Background(), countersPatience)
-	defer cancel()
-	if err := s.metrics.Save(ctx, filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+	if err := s.metrics.Save(c.store); err != nil {
 		s.logger.Warnf("counters were not carried on: %v", err)
 	}
 	if c.cfg.MetricsTextfile != "" {
@@ -164,9 +165,6 @@ func (s *seen) publish(c *cycle, end output.End) {
 		}
 	}
 }
-
-// countersPatience is how long a run waits for another one that writes counters.
-const countersPatience = 5 * time.Second
 
 // shown leaves out what the report says in other words.
 func shown(verdict error) error {

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/choria-io/fisk"
 
 	"choria-provision/config"
+	"choria-provision/provision/installstate"
 )
 
 type pauseOptions struct {
@@ -23,17 +22,17 @@ func (a *app) pause() {
 	c := a.cli.Command("pause", "Keeps every run from working on nodes, until resume")
 	c.Flag("reason", "Why, for whoever finds it paused").PlaceHolder("TEXT").StringVar(&o.reason)
 	c.Flag("for", "End by itself after this time: 30m, 2h, 1d").PlaceHolder("DURATION").StringVar(&o.length)
-	c.Action(a.choose(func(context.Context) error { return a.runPause(o) }))
+	c.Action(a.choose(func(stop context.Context) error { return a.runPause(stop, o) }))
 }
 
 func (a *app) resume() {
 	c := a.cli.Command("resume", "Ends a pause")
-	c.Action(a.choose(func(context.Context) error { return a.runResume() }))
+	c.Action(a.choose(func(stop context.Context) error { return a.runResume(stop) }))
 }
 
-func (a *app) runPause(o pauseOptions) error {
+func (a *app) runPause(stop context.Context, o pauseOptions) error {
 	now := time.Now().UTC().Truncate(time.Second)
-	p := config.Pause{Reason: o.reason, Since: now}
+	p := installstate.Pause{Reason: o.reason, Since: now}
 	if o.length != "" {
 		length, err := config.ParseDuration(o.length)
 		switch {
@@ -48,8 +47,13 @@ func (a *app) runPause(o pauseOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := config.SetPause(cfg.StateDir, p); err != nil {
-		return withDirectory(err, cfg.StateDir)
+	store, err := a.openStore(stop, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.SetPause(p); err != nil {
+		return err
 	}
 	if a.output == "json" {
 		return a.writeJSON(pauseState{true, &p})
@@ -60,12 +64,12 @@ func (a *app) runPause(o pauseOptions) error {
 
 // pauseState is the JSON document of pause and resume.
 type pauseState struct {
-	Paused bool          `json:"paused"`
-	Pause  *config.Pause `json:"pause,omitempty"`
+	Paused bool                `json:"paused"`
+	Pause  *installstate.Pause `json:"pause,omitempty"`
 }
 
 // describePause tells a pause in one line. The reason may hold anything.
-func describePause(p config.Pause) string {
+func describePause(p installstate.Pause) string {
 	text := "paused until somebody resumes"
 	if !p.Until.IsZero() {
 		text = "paused until " + p.Until.Format(time.RFC3339)
@@ -76,14 +80,19 @@ func describePause(p config.Pause) string {
 	return text
 }
 
-func (a *app) runResume() error {
+func (a *app) runResume(stop context.Context) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	was, err := config.Resume(cfg.StateDir)
+	store, err := a.openStore(stop, cfg)
 	if err != nil {
-		return withDirectory(err, cfg.StateDir)
+		return err
+	}
+	defer store.Close()
+	was, err := store.Resume()
+	if err != nil {
+		return err
 	}
 	if a.output == "json" {
 		return a.writeJSON(pauseState{})
@@ -94,15 +103,6 @@ func (a *app) runResume() error {
 		fmt.Fprintln(a.Out, "was not paused")
 	}
 	return nil
-}
-
-// withDirectory tells whoever may not write there which directory it is and
-// how to name another.
-func withDirectory(err error, dir string) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; give this user (uid %d) the right to write to %s, or name another directory with --state-dir", err, os.Geteuid(), dir)
-	}
-	return err
 }
 
 // choose makes the action of a command that runs run.

@@ -62,13 +62,18 @@ func (a *app) runReset(stop context.Context, o resetOptions) error {
 	if err != nil {
 		return err
 	}
-	r := resetter{store: installstate.NewStore(cfg.StateDir)}
+	store, err := a.openStore(stop, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r := resetter{store: store}
 	names, err := a.resetNames(r.store, o)
 	if err != nil {
 		return err
 	}
 	if o.reprovision {
-		send, closeSender, err := a.reprovisioner(stop, cfg, o.collective)
+		send, closeSender, err := a.reprovisioner(stop, cfg, o.collective, mayWork(store, nil))
 		if err != nil {
 			return err
 		}
@@ -76,6 +81,7 @@ func (a *app) runReset(stop context.Context, o resetOptions) error {
 		r.send = send
 	}
 	results, err := r.resetAll(stop, names)
+	err = errors.Join(err, forgetInReport(store, results))
 	return errors.Join(a.showResets(results), err)
 }
 
@@ -90,12 +96,8 @@ func (a *app) resetNames(store *installstate.Store, o resetOptions) ([]string, e
 	}
 	var names []string
 	for _, entry := range entries {
-		switch {
-		case !entry.HasRecord():
-		case entry.Machine == "": // its name is too long for a file name and its record unusable
-			a.say("error", entry.Err.Error())
-		default:
-			names = append(names, entry.Machine)
+		if entry.HasRecord() {
+			names = append(names, entry.Identity)
 		}
 	}
 	if len(names) == 0 || o.yes {

@@ -51,7 +51,7 @@ func (r resetter) resetAll(stop context.Context, names []string) ([]resetResult,
 			result.Error = output.Escape(err.Error())
 		}
 		results = append(results, result)
-		if errors.Is(err, installstate.ErrUnwritable) {
+		if errors.Is(err, installstate.ErrUnavailable) || errors.Is(err, installstate.ErrDamaged) {
 			return results, silent{err}
 		}
 		failed, locked = failed || outcome == resetFailed, locked || outcome == resetLocked
@@ -108,4 +108,27 @@ func notSentBack(name string, recorded bool, err error) error {
 		return fmt.Errorf("%s: not sent back to provisioning mode: %w", name, err)
 	}
 	return fmt.Errorf("%s: not sent back to provisioning mode: %w; its record stays `resetting`: the same command tries again, without --reprovision it only forgets the record", name, err)
+}
+
+// forgetInReport removes the nodes that were reset from the report of the last
+// run: status would show failures of what is no longer known.
+func forgetInReport(store *installstate.Store, results []resetResult) error {
+	report, err := lastReport(store)
+	if report == nil || err != nil {
+		return nil // nothing is shown of it either
+	}
+	forgotten := false
+	for _, r := range results {
+		if r.Error == "" && report.Forget(r.Identity) {
+			forgotten = true
+		}
+	}
+	if !forgotten {
+		return nil
+	}
+	packed, err := report.Pack()
+	if err != nil {
+		return err
+	}
+	return store.SaveLastReport(packed)
 }

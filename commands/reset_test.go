@@ -18,6 +18,11 @@ import (
 func recorded(t *testing.T, names ...string) *installstate.Store {
 	t.Helper()
 	store := installstate.NewStore(filepath.Join(t.TempDir(), "state"))
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, name := range names {
 		if err := store.Save(installstate.NewRecord(name, installstate.Fingerprint(nil))); err != nil {
 			t.Fatal(err)
@@ -36,7 +41,7 @@ func phases(t *testing.T, store *installstate.Store) map[string]installstate.Pha
 	all := make(map[string]installstate.Phase)
 	for _, entry := range entries {
 		if entry.HasRecord() {
-			all[entry.Machine] = entry.Record.Phase
+			all[entry.Identity] = entry.Record.Phase
 		}
 	}
 	return all

@@ -2,33 +2,30 @@ package commands
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"path/filepath"
 	"time"
 
-	"choria-provision/config"
 	"choria-provision/output"
 	"choria-provision/provision/installstate"
 )
 
 func (a *app) status() {
 	c := a.cli.Command("status", "Shows the last run and every node that is not simply done, and why")
-	c.Action(a.choose(func(context.Context) error { return a.runStatus() }))
+	c.Action(a.choose(func(stop context.Context) error { return a.runStatus(stop) }))
 }
 
 // statusDocument is what `provision status --output json` prints. All texts are
 // escaped.
 type statusDocument struct {
-	SchemaVersion int           `json:"schema_version"`
-	StateDir      string        `json:"state_dir"`
-	Now           time.Time     `json:"now"`
-	Running       *runningNow   `json:"running"` // null: no run is at work
-	Pause         *config.Pause `json:"pause"`   // null: not paused
-	LastRun       *lastRun      `json:"last_run"`
-	Records       recordCounts  `json:"records"`
-	Nodes         []nodeStatus  `json:"nodes"` // those that are not simply complete
-	Problems      []string      `json:"problems,omitempty"`
+	SchemaVersion int                 `json:"schema_version"`
+	StateDir      string              `json:"state_dir"`
+	RunAs         string              `json:"run_as,omitempty"` // owner of the state directory, when another user than this one
+	Now           time.Time           `json:"now"`
+	Running       *runningNow         `json:"running"` // null: no run is at work
+	Pause         *installstate.Pause `json:"pause"`   // null: not paused
+	LastRun       *lastRun            `json:"last_run"`
+	Records       recordCounts        `json:"records"`
+	Nodes         []nodeStatus        `json:"nodes"` // those that are not simply complete
+	Problems      []string            `json:"problems,omitempty"`
 }
 
 // runningNow is a process that holds a lock; PID is 0 when it did not say.
@@ -51,12 +48,17 @@ type recordCounts struct {
 	Unusable   int `json:"unusable"`
 }
 
-func (a *app) runStatus() error {
+func (a *app) runStatus(stop context.Context) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	doc, err := gatherStatus(cfg.StateDir, time.Now())
+	store, err := a.openStore(stop, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	doc, err := gatherStatus(store, time.Now())
 	if err != nil {
 		return err
 	}
@@ -68,25 +70,24 @@ func (a *app) runStatus() error {
 	return page.Err()
 }
 
-// gatherStatus reads the state directory and changes nothing in it. What can be
-// read is shown even when something else cannot; only the records must be
-// readable.
-func gatherStatus(dir string, now time.Time) (statusDocument, error) {
-	store := installstate.NewStore(dir)
-	doc := statusDocument{SchemaVersion: 1, StateDir: dir, Now: now.UTC().Round(0), Nodes: []nodeStatus{}}
+// gatherStatus reads the state and changes nothing in it. The records must be
+// readable; anything else that is not becomes one of the problems.
+func gatherStatus(store *installstate.Store, now time.Time) (statusDocument, error) {
+	doc := statusDocument{
+		SchemaVersion: 1, StateDir: store.Dir(), RunAs: installstate.RunAs(store.Dir()), Now: now.UTC().Round(0), Nodes: []nodeStatus{},
+	}
 	entries, err := store.List()
 	if err != nil {
 		return doc, err
 	}
-	report, err := output.LoadLastRun(filepath.Join(dir, output.LastRunFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		doc.problem(err)
-	default:
+	report, err := lastReport(store)
+	doc.problem(err)
+	if report == nil {
+		report = &output.Document{}
+	} else {
 		doc.LastRun = &lastRun{report.Run, report.Totals}
 	}
-	doc.Pause, err = config.LoadPause(dir)
+	doc.Pause, err = store.Pause()
 	doc.problem(err)
 	holder, running, err := store.RunHolder()
 	doc.problem(err)
@@ -94,7 +95,7 @@ func gatherStatus(dir string, now time.Time) (statusDocument, error) {
 		doc.Running = &runningNow{holder.PID, holder.Since}
 	}
 	doc.Records = countRecords(entries)
-	doc.Nodes = append(doc.Nodes, nodeStates(entries, report, now)...)
+	doc.Nodes = append(doc.Nodes, nodeStates(entries, *report, now)...)
 	return doc, nil
 }
 

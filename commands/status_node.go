@@ -24,11 +24,12 @@ const (
 	stateWaiting     nodeState = "waiting"     // the helper put it off
 	stateInterrupted nodeState = "interrupted" // an installation stopped half way
 	stateHeld        nodeState = "held"        // left alone for a moment
+	stateShutDown    nodeState = "shut down"   // on the helper's request
 )
 
 // stateOrder is how status shows them: what needs a person stands first.
 var stateOrder = []nodeState{
-	stateUnusable, stateResetting, stateRefused, stateFailing, stateInterrupted, stateWaiting, stateHeld, stateWorking,
+	stateUnusable, stateResetting, stateRefused, stateFailing, stateInterrupted, stateWaiting, stateHeld, stateShutDown, stateWorking,
 }
 
 // nodeStatus is one node that is not simply complete. Texts are escaped.
@@ -49,12 +50,11 @@ func nodeStates(entries []installstate.Entry, report output.Document, now time.T
 	for _, node := range append(report.Nodes, report.Earlier...) { // what is earlier is skipped now, or not there
 		last[node.Identity] = node
 	}
-	ended := report.Run.Started.Add(time.Duration(report.Run.Duration * float64(time.Second)))
 	var states []nodeStatus
 	for _, entry := range entries {
-		name := output.Escape(entry.Machine)
+		name := output.Escape(entry.Identity)
 		node := last[name]
-		if entry.Record.Updated.After(ended) { // somebody was at work on it since
+		if entry.Record.Updated.After(nodeEnd(node, report.Run)) { // a session worked on it since
 			node = output.Node{}
 		}
 		delete(last, name)
@@ -64,7 +64,7 @@ func nodeStates(entries []installstate.Entry, report output.Document, now time.T
 	}
 	for name, node := range last {
 		if s, ok := withoutRecord(name, node); ok {
-			s.Since = report.Run.Started
+			s.Since = nodeEnd(node, report.Run)
 			states = append(states, s)
 		}
 	}
@@ -77,12 +77,20 @@ func nodeStates(entries []installstate.Entry, report output.Document, now time.T
 	return states
 }
 
+// nodeEnd is when the run was done with the node; nodes of earlier runs have
+// times of their own.
+func nodeEnd(node output.Node, run output.Run) time.Time {
+	if node.Started == nil {
+		return run.Started.Add(seconds(run.Duration))
+	}
+	return node.Started.Add(seconds(node.Duration))
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
 // withRecord is false for a node that is simply complete.
 func withRecord(entry installstate.Entry, node output.Node, now time.Time) (nodeStatus, bool) {
-	s := nodeStatus{Identity: output.Escape(entry.Machine), Since: entry.Record.Updated}
-	if s.Identity == "" {
-		s.Identity = output.Escape(entry.File)
-	}
+	s := nodeStatus{Identity: output.Escape(entry.Identity), Since: entry.Record.Updated}
 	if entry.Record.Held(now) {
 		s.HeldUntil = entry.Record.HoldUntil
 	}
@@ -94,7 +102,10 @@ func withRecord(entry installstate.Entry, node output.Node, now time.Time) (node
 		s.State = stateUnusable
 		s.Why, s.Advice = unusableBecause(entry.Err)
 	case entry.Record.Phase == installstate.Resetting:
-		s.State, s.Advice = stateResetting, "`"+installstate.ResetCommand(entry.Machine)+"` finishes it"
+		s.State, s.Advice = stateResetting, "`"+installstate.ResetCommand(entry.Identity)+"` finishes it"
+	case !entry.Record.ShutDown.IsZero():
+		s.State, s.Since, s.Why = stateShutDown, entry.Record.ShutDown, node.Message
+		s.Advice = "a run provisions it when it returns"
 	case s.told(node):
 	case entry.Record.Phase == installstate.Installing:
 		s.State, s.Advice = stateInterrupted, resumeAdvice(entry.Record)
@@ -108,7 +119,7 @@ func withRecord(entry installstate.Entry, node output.Node, now time.Time) (node
 
 // resumeAdvice knows that a node whose restart was asked for may not wait again.
 func resumeAdvice(r installstate.Record) string {
-	if r.RestartAsked.IsZero() {
+	if r.RestartRequested.IsZero() {
 		return "the next run resumes it"
 	}
 	return "it was asked to restart and its answer was not heard: the next run sees whether it left, or resumes it"
@@ -120,7 +131,7 @@ func unusableBecause(err error) (why, advice string) {
 	if !errors.As(err, &record) {
 		return output.Escape(err.Error()), ""
 	}
-	return output.Escape(record.File + ": " + record.Detail), output.Escape(record.Advice)
+	return output.Escape(record.Detail), output.Escape(record.Hint)
 }
 
 func withoutRecord(name string, node output.Node) (nodeStatus, bool) {

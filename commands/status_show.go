@@ -23,6 +23,9 @@ func showStatus(p *output.Page, d statusDocument) {
 		output.Pair{Name: "records", Value: d.Records.String()},
 		output.Pair{Name: "state", Value: d.StateDir, Tone: output.Dim},
 	)
+	if d.RunAs != "" {
+		p.Pairs(output.Pair{Name: "run as", Value: fmt.Sprintf("runuser -u %s -- provision ...", d.RunAs), Tone: output.Dim})
+	}
 	for _, state := range stateOrder {
 		var nodes []nodeStatus
 		for _, node := range d.Nodes {

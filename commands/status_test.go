@@ -3,12 +3,12 @@ package commands
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"choria-provision/internal/fake"
 	"choria-provision/output"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// busyDirectory makes a state directory with a node in every state; the last
+// busyState makes a state directory with a node in every state; the last
 // run lasted from `started` for a minute and now is two minutes after.
-func busyDirectory(t *testing.T) (dir string, now time.Time) {
+func busyState(t *testing.T) (store *installstate.Store, now time.Time) {
 	t.Helper()
-	store := recorded(t, "interrupted", "deferred", "failing", "stopped", "resetting", "done", "held", "mended", "working", "restarting")
+	store = recorded(t, "interrupted", "deferred", "failing", "stopped", "resetting", "done", "held", "mended", "working", "restarting", "shutdown")
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -35,16 +35,16 @@ func busyDirectory(t *testing.T) (dir string, now time.Time) {
 	}
 	restarting, err := store.Load("restarting")
 	check(err)
-	restarting.RestartAsked = time.Now()
-	lock, err := store.AcquireLock("restarting")
+	restarting.RestartRequested = time.Now()
+	check(store.Save(restarting))
+	ended, err := store.Load("shutdown")
 	check(err)
-	check(lock.NoteRestart(restarting))
-	lock.Release()
+	ended.ShutDown = time.Now()
+	check(store.Save(ended))
 	started := time.Now()
 	check(store.BeginReset("resetting"))
 	complete("done", time.Second)
-	check(os.MkdirAll(filepath.Dir(store.RecordPath("broken")), 0o700))
-	check(os.WriteFile(store.RecordPath("broken"), []byte("{"), 0o600))
+	check(fake.PlantRecord(store.Dir(), "broken", []byte("{")))
 
 	last := output.Document{
 		SchemaVersion: output.SchemaVersion,
@@ -60,25 +60,27 @@ func busyDirectory(t *testing.T) (dir string, now time.Time) {
 		},
 		Totals: output.Totals{Nodes: 7, Outcomes: map[string]int{"provisioned": 1, "failed": 4, "deferred": 1, "skipped": 1}},
 	}
-	check(last.Save(filepath.Join(store.Dir(), output.LastRunFile)))
+	packed, err := last.Pack()
+	check(err)
+	check(store.SaveLastReport(packed))
 	time.Sleep(2 * time.Minute)
 	complete("mended", time.Second)
 	complete("held", 2*time.Minute)
-	lock, err = store.AcquireLock("working")
+	lock, err := store.AcquireLock("working")
 	check(err)
 	t.Cleanup(lock.Release)
 	run, err := store.AcquireRunLock()
 	check(err)
 	t.Cleanup(run.Release)
 	time.Sleep(time.Minute)
-	return store.Dir(), time.Now()
+	return store, time.Now()
 }
 
 func TestStatusTellsWhatStandsBetweenANodeAndBeingDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		dir, now := busyDirectory(t)
-		doc, err := gatherStatus(dir, now)
+		store, now := busyState(t)
+		doc, err := gatherStatus(store, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,12 +94,12 @@ func TestStatusTellsWhatStandsBetweenANodeAndBeingDone(t *testing.T) {
 		want := map[string]nodeState{
 			"interrupted": stateInterrupted, "restarting": stateInterrupted, "stopped": stateInterrupted, "deferred": stateWaiting, "failing": stateFailing,
 			"never": stateFailing, "theirs": stateRefused, "resetting": stateResetting, "held": stateHeld,
-			"working": stateWorking, "broken": stateUnusable,
+			"working": stateWorking, "broken": stateUnusable, "shutdown": stateShutDown,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
-		if want := (recordCounts{Installing: 6, Complete: 3, Resetting: 1, Unusable: 1}); doc.Records != want {
+		if want := (recordCounts{Installing: 7, Complete: 3, Resetting: 1, Unusable: 1}); doc.Records != want {
 			t.Errorf("got records %+v, want %+v", doc.Records, want)
 		}
 		if doc.Running == nil || doc.Running.PID != os.Getpid() || doc.LastRun == nil || doc.LastRun.ID != "r1" {
@@ -163,13 +165,5 @@ func TestStatusOfManyNodesStaysShort(t *testing.T) {
 	showStatus(output.NewPage(&text, output.PageOptions{Color: "never"}), doc)
 	if lines := strings.Count(text.String(), "\n"); lines > 40 || !strings.Contains(text.String(), "and 480 more") {
 		t.Errorf("got %d lines, want few that say how many more:\n%s", lines, &text)
-	}
-}
-
-func TestNodeWithoutUsableNameIsShownByItsFile(t *testing.T) {
-	t.Parallel()
-	entry := installstate.Entry{File: "/state/nodes/x/record.json", Err: installstate.ErrUnusable}
-	if s, ok := withRecord(entry, output.Node{}, time.Now()); !ok || s.Identity != entry.File || s.State != stateUnusable {
-		t.Errorf("got %+v, %v, want the file, unusable", s, ok)
 	}
 }

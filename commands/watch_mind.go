@@ -60,7 +60,7 @@ func (w *watch) mind() <-chan struct{} {
 
 // checkPause brings the pause flag into force, and tells when it changes.
 func (w *watch) checkPause() {
-	err := checkPause(w.cfg.StateDir)
+	err := checkPause(w.store)
 	was := w.pause.Load()
 	switch {
 	case err == nil && was == nil, err != nil && was != nil:

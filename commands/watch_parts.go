@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,7 +69,7 @@ func newWatch(c *cycle) (*watch, error) {
 	}
 	w.tell = mask.Tell(output.Tell(observers...))
 	c.seen.tell = w.tell
-	if err := w.metrics.Carry(filepath.Join(c.cfg.StateDir, output.CountersFile)); err != nil {
+	if err := w.metrics.Carry(c.store); err != nil {
 		logger.Warnf("counters start again: %v", err)
 	}
 	return w, nil
@@ -202,9 +201,7 @@ func (w *watch) notify(state string) {
 
 // end leaves counters and the last report.
 func (w *watch) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), countersPatience)
-	defer cancel()
-	if err := w.metrics.Save(ctx, filepath.Join(w.cfg.StateDir, output.CountersFile)); err != nil {
+	if err := w.metrics.Save(w.store); err != nil {
 		w.logger.Warnf("counters were not carried on: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"choria-provision/config"
 	"choria-provision/internal/network"
@@ -70,12 +69,22 @@ func interruption(stop context.Context) error {
 	return fmt.Errorf("%w: %w", errInterrupted, cause)
 }
 
+// openStore returns the state that the configuration names. The caller closes
+// it.
+func (a *app) openStore(_ context.Context, cfg *config.Config) (*installstate.Store, error) {
+	return installstate.NewStore(cfg.StateDir), nil
+}
+
 // mayWork returns what is asked before every attempt of every call: whether
-// there is a pause, and whether the leadership is still ours.
-func mayWork(stateDir string, lease *network.Lease) func() error {
+// provisioning is paused, and whether this process still leads.
+func mayWork(store *installstate.Store, lease *network.Lease) func() error {
 	return func() error {
-		if err := checkPause(stateDir); err != nil {
-			return fmt.Errorf("%w: %w", provision.ErrPaused, err)
+		if err := checkPause(store); err != nil {
+			cause := provision.ErrState
+			if errors.Is(err, errNothing) {
+				cause = provision.ErrPaused
+			}
+			return fmt.Errorf("%w: %w", cause, err)
 		}
 		if lease == nil || lease.Err() == nil {
 			return nil
@@ -84,12 +93,15 @@ func mayWork(stateDir string, lease *network.Lease) func() error {
 	}
 }
 
-// checkPause gives errNothing while provisioning is paused.
-func checkPause(stateDir string) error {
-	pause, err := config.LoadPause(stateDir)
+// checkPause returns errNothing while provisioning is paused, or the error of a
+// state that cannot be read.
+func checkPause(store *installstate.Store) error {
+	pause, err := store.Pause()
 	switch {
-	case err != nil:
+	case errors.Is(err, installstate.ErrPauseFlag):
 		return fmt.Errorf("%w: %w", errNothing, err)
+	case err != nil:
+		return err
 	case pause == nil:
 		return nil
 	}
@@ -101,7 +113,7 @@ func checkPause(stateDir string) error {
 }
 
 // lockRun keeps a second once or watch from working at the same time.
-func lockRun(store *installstate.Store) (*installstate.Lock, error) {
+func lockRun(store *installstate.Store) (*installstate.RunLock, error) {
 	lock, err := store.AcquireRunLock()
 	if errors.Is(err, installstate.ErrLockHeld) {
 		return nil, fmt.Errorf("%w: %w", errNothing, err)
@@ -109,11 +121,24 @@ func lockRun(store *installstate.Store) (*installstate.Lock, error) {
 	return lock, err
 }
 
-// troubled returns the nodes that failed in the last run. A report that is not
-// there or cannot be read only costs the order of nodes.
-func troubled(stateDir string) func(string) bool {
-	last, err := output.LoadLastRun(filepath.Join(stateDir, output.LastRunFile))
+// lastReport returns the report of the last run, nil before the first.
+func lastReport(store *installstate.Store) (*output.Document, error) {
+	packed, err := store.LastReport()
+	if err != nil || packed == nil {
+		return nil, err
+	}
+	doc, err := output.ReadReport(packed)
 	if err != nil {
+		return nil, err
+	}
+	return &doc, nil
+}
+
+// failedLastRun returns a function that reports whether a node failed in the last
+// run. A report that cannot be read only costs the order of nodes.
+func failedLastRun(store *installstate.Store) func(string) bool {
+	last, err := lastReport(store)
+	if err != nil || last == nil {
 		return nil
 	}
 	failed := map[string]bool{}

@@ -48,8 +48,9 @@ var causes = []cause{
 	{"stale", provision.ErrStale, "It was seen too long ago to trust: the next run discovers it anew."},
 	{"locked", provision.ErrLocked, "Another provision process works on this node: let it finish."},
 	{"owned", provision.ErrOwned, "`provision reset NODE` frees it, once it is sure that this site may take it over."},
-	{"record", provision.ErrRecord, "Look at its record.json in the state directory; `provision reset NODE` frees the node."},
-	{"state", provision.ErrState, "Free space on the disk of the state directory, or make it writable for this user."},
+	{"resetting", provision.ErrResetting, "`provision reset NODE` finishes the reset and frees the node."},
+	{"record", provision.ErrRecord, "`provision reset NODE` forgets the record and frees the node."},
+	{"state", provision.ErrState, "Do what the error says about the state directory; the next run takes the nodes that were not started."},
 }
 
 // Advise returns the id of err's cause and what an operator can do about it.

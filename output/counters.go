@@ -1,36 +1,29 @@
 package output
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// CountersFile is the name of the carried counters in the state directory.
-const CountersFile = "counters.json"
-
-// countersVersion is the schema of counters.json.
+// countersVersion is the schema of the saved counters.
 const countersVersion = 1
 
-// maxCounters bounds what is read as counters.json, in bytes.
-const maxCounters = 1 << 20
+// ErrCounters is saved counters that cannot be understood.
+var ErrCounters = errors.New("the saved counters cannot be read")
 
-// ErrCounters is a counters.json that holds something else.
-var ErrCounters = errors.New("the carried counters cannot be read")
+// CounterStore keeps the counters from run to run.
+type CounterStore interface {
+	// Counters returns what was stored last, nil before the first time.
+	Counters() ([]byte, error)
+	// UpdateCounters stores what edit makes of what is stored, in one
+	// transaction; edit may run more than once.
+	UpdateCounters(edit func(stored []byte) ([]byte, error)) error
+}
 
-// counters is counters.json. Sites are apart: a renamed one starts at zero.
+// counters is the saved form. Sites are apart: a renamed one starts at zero.
 type counters struct {
 	SchemaVersion int                     `json:"schema_version"`
 	Sites         map[string]siteCounters `json:"sites"`
@@ -41,11 +34,15 @@ type siteCounters struct {
 	LastSuccess float64            `json:"last_success"` // seconds since 1970, 0: never
 }
 
-// Carry starts the counters at what earlier runs saved at path. When the file
-// cannot be read or understood they start at zero, and the error, a warning to
-// the caller, says so. Nothing on disk changes.
-func (m *Metrics) Carry(path string) error {
-	saved, err := loadCounters(path)
+// Carry starts the counters at what earlier runs saved. When that cannot be read
+// or understood they start at zero, and the error, a warning to the caller, says
+// so. Nothing is stored.
+func (m *Metrics) Carry(store CounterStore) error {
+	text, err := store.Counters()
+	if err != nil {
+		return fmt.Errorf("counting starts at zero: %w", err)
+	}
+	saved, err := parseCounters(text)
 	if err != nil {
 		return fmt.Errorf("counting starts at zero: %w", err)
 	}
@@ -54,37 +51,29 @@ func (m *Metrics) Carry(path string) error {
 	return nil
 }
 
-// Save adds what was counted since Carry, or since the last Save, to the file
-// at path, and from then on shows the sum: with what other processes counted in
-// the meantime. Two processes at once lose nothing, and one that is killed
-// leaves the old file or the new one. A file that holds something else is kept
-// aside as evidence, and the error, a warning to the caller, says so. The
-// context bounds the wait for other processes.
-func (m *Metrics) Save(ctx context.Context, path string) error {
-	lock, err := lockCounters(ctx, path)
-	if err != nil {
-		return fmt.Errorf("counters: %w", err)
-	}
-	defer lock.Close()
-
-	saved, err := loadCounters(path)
-	var warning error
-	if errors.Is(err, ErrCounters) {
-		if warning, err = setAside(path, err); err == nil {
-			saved = counters{Sites: map[string]siteCounters{m.site: m.ledger.former()}}
+// Save adds what was counted since Carry, or since the last Save, to the stored
+// counters and from then on shows the sum, which includes what other processes
+// counted in the meantime. Counters that cannot be understood, as after a return
+// to an older version, are kept and ErrCounters is a warning to the caller.
+func (m *Metrics) Save(store CounterStore) error {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	var sum, added siteCounters
+	err := store.UpdateCounters(func(stored []byte) ([]byte, error) {
+		saved, err := parseCounters(stored)
+		if err != nil {
+			return nil, err
 		}
-	}
+		added = m.ledger.pending()
+		sum = merge(saved.Sites[m.site], added)
+		return json.Marshal(saved.with(m.site, sum))
+	})
 	if err != nil {
-		return fmt.Errorf("counters: %w", err)
-	}
-	added := m.ledger.pending()
-	sum := merge(saved.Sites[m.site], added)
-	if err := saved.with(m.site, sum).save(path); err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
 	m.ledger.rebase(sum, added.Series)
 	m.lastSuccess.Set(m.ledger.lastSuccess())
-	return warning
+	return nil
 }
 
 func (c counters) with(site string, sum siteCounters) counters {
@@ -94,18 +83,6 @@ func (c counters) with(site string, sum siteCounters) counters {
 	}
 	sites[site] = sum
 	return counters{countersVersion, sites}
-}
-
-func (c counters) save(path string) error {
-	removeLeftovers(path)
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(c); err != nil {
-		return err
-	}
-	return replace(path, text.Bytes())
 }
 
 // merge adds what was counted. A success of ours is the last one, whatever a
@@ -124,20 +101,10 @@ func merge(saved, added siteCounters) siteCounters {
 	return sum
 }
 
-func loadCounters(path string) (counters, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return counters{}, nil
+func parseCounters(text []byte) (c counters, err error) {
+	if text == nil {
+		return c, nil
 	}
-	if err != nil {
-		return counters{}, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxCounters+1))
-	if err != nil {
-		return counters{}, err
-	}
-	var c counters
 	if err := json.Unmarshal(text, &c); err != nil {
 		return counters{}, fmt.Errorf("%w: %w", ErrCounters, err)
 	}
@@ -159,54 +126,4 @@ func (c counters) check() error {
 		}
 	}
 	return nil
-}
-
-// setAside keeps a file that is not what it should be, and returns what to tell
-// about it. The caller holds the lock.
-func setAside(path string, why error) (warning, err error) {
-	aside := path + ".bad-" + time.Now().UTC().Format("20060102T150405.000Z")
-	if err := os.Rename(path, aside); err != nil {
-		return nil, err
-	}
-	return fmt.Errorf("%w: it is kept as %s", why, aside), nil
-}
-
-// lockCounters takes the lock that a save is made under. It is a file of its
-// own, since the counters' file is replaced each time; the kernel frees it when
-// a process dies. A process that was stopped while it holds the lock must not
-// stop others for good: the context bounds the wait.
-func lockCounters(ctx context.Context, path string) (*os.File, error) {
-	file, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return file, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("another process holds %s: %w", file.Name(), ctx.Err())
-		}
-	}
-}
-
-// removeLeftovers deletes what a killed process left of its save. The caller
-// holds the lock, so nobody is writing.
-func removeLeftovers(path string) {
-	entries, _ := os.ReadDir(filepath.Dir(path))
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), "."+filepath.Base(path)) {
-			_ = os.Remove(filepath.Join(filepath.Dir(path), entry.Name()))
-		}
-	}
 }

@@ -2,18 +2,20 @@ package output
 
 import (
 	"bufio"
-	"context"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"choria-provision/provision"
+	"choria-provision/provision/installstate"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,20 +25,21 @@ import (
 const saver = "PROVISION_TEST_SAVER"
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(saver); path != "" {
-		saveForever(path)
+	if dir := os.Getenv(saver); dir != "" {
+		saveForever(dir)
 	}
 	os.Exit(m.Run())
 }
 
 // saveForever counts one node per save and says so after it, until it is
 // killed or has said it PROVISION_TEST_ROUNDS times.
-func saveForever(path string) {
+func saveForever(dir string) {
+	store := installstate.NewStore(dir)
 	rounds := 0
 	fmt.Sscan(os.Getenv("PROVISION_TEST_ROUNDS"), &rounds)
 	for i := 0; rounds == 0 || i < rounds; i++ {
 		m := NewMetrics(prometheus.NewRegistry(), "s", "1")
-		if err := errors.Join(m.Carry(path), countAndSave(m, path)); err != nil {
+		if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -45,24 +48,36 @@ func saveForever(path string) {
 	os.Exit(0)
 }
 
-func countAndSave(m *Metrics, path string) error {
+func countAndSave(m *Metrics, store CounterStore) error {
 	m.Observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Provisioned}})
 	m.Observe(provision.HelperDone{Took: time.Second})
-	return m.Save(context.Background(), path)
+	return m.Save(store)
 }
 
-func saverProcess(t *testing.T, path string, rounds int) *exec.Cmd {
+func saverProcess(t *testing.T, dir string, rounds int) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), saver+"="+path, fmt.Sprintf("PROVISION_TEST_ROUNDS=%d", rounds))
+	cmd.Env = append(os.Environ(), saver+"="+dir, fmt.Sprintf("PROVISION_TEST_ROUNDS=%d", rounds))
 	return cmd
 }
 
+// newStore returns a state in a directory of its own.
+func newStore(t *testing.T) *installstate.Store {
+	t.Helper()
+	store := installstate.NewStore(t.TempDir())
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
 // carriedOver is the value of a series in a process that starts now.
-func carriedOver(t *testing.T, path, series string) string {
+func carriedOver(t *testing.T, store CounterStore, series string) string {
 	t.Helper()
 	m, reg := newTestMetrics("s")
-	if err := m.Carry(path); err != nil {
+	if err := m.Carry(store); err != nil {
 		t.Fatal(err)
 	}
 	return valueOf(t, reg, series)
@@ -70,47 +85,48 @@ func carriedOver(t *testing.T, path, series string) string {
 
 func TestCountersGoOnOverRuns(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	for range 3 {
 		m, reg := newTestMetrics("site1")
-		if err := m.Carry(path); err != nil {
+		if err := m.Carry(store); err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range countedRun() {
 			m.Observe(event)
 		}
 		before := exposed(t, reg)
-		if err := m.Save(t.Context(), path); err != nil {
+		if err := m.Save(store); err != nil {
 			t.Fatal(err)
 		}
 		if after := exposed(t, reg); after != before {
 			t.Errorf("got other values after saving:\n%s\nwant:\n%s", after, before)
 		}
-		if err := m.Save(t.Context(), path); err != nil { // nothing new to add
+		if err := m.Save(store); err != nil { // nothing new to add
 			t.Fatal(err)
 		}
 	}
 	m, reg := newTestMetrics("site1")
-	if err := m.Carry(path); err != nil {
+	if err := m.Carry(store); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "metrics-carried.golden", exposed(t, reg))
-	text, err := os.ReadFile(path)
+	text, err := store.Counters()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "counters.golden", string(text))
-	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
-		t.Errorf("got mode %o, want 600", info.Mode().Perm())
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, text, "", "  "); err != nil {
+		t.Fatal(err)
 	}
+	golden(t, "counters.golden", indented.String()+"\n")
 }
 
 func TestRunsAtOnceSeeEachOthersCounts(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	first, firstReg := newTestMetrics("s")
 	second, secondReg := newTestMetrics("s")
-	for _, err := range []error{first.Carry(path), second.Carry(path), countAndSave(first, path), countAndSave(second, path)} {
+	for _, err := range []error{first.Carry(store), second.Carry(store), countAndSave(first, store), countAndSave(second, store)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +134,7 @@ func TestRunsAtOnceSeeEachOthersCounts(t *testing.T) {
 	if a, b := valueOf(t, firstReg, `provisioned{site="s"}`), valueOf(t, secondReg, `provisioned{site="s"}`); a != "1" || b != "2" {
 		t.Errorf("got %s and %s, want the sum after each save: 1 and 2", a, b)
 	}
-	if err := countAndSave(first, path); err != nil {
+	if err := countAndSave(first, store); err != nil {
 		t.Fatal(err)
 	}
 	if got := valueOf(t, firstReg, `provisioned{site="s"}`); got != "3" {
@@ -128,124 +144,76 @@ func TestRunsAtOnceSeeEachOthersCounts(t *testing.T) {
 
 func TestSitesAreCountedApart(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	for _, site := range []string{"s", "", "süd / 1", "s"} {
 		m, _ := newTestMetrics(site)
-		if err := errors.Join(m.Carry(path), countAndSave(m, path)); err != nil {
+		if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := carriedOver(t, path, `provisioned{site="s"}`); got != "2" {
+	if got := carriedOver(t, store, `provisioned{site="s"}`); got != "2" {
 		t.Errorf("got %s, want 2", got)
 	}
 }
 
-func TestUnusableCountersAreKeptAsEvidence(t *testing.T) {
+func TestUnusableCountersAreKept(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text string }{
 		{"empty", ""},
 		{"cut", `{"schema_version": 1, "sites": {`},
-		{"NULs", strings.Repeat("\x00", 4096)},
 		{"another shape", `[1, 2]`},
 		{"a text for a number", `{"schema_version": 1, "sites": {"s": {"series": {"a": "1"}}}}`},
 		{"a negative counter", `{"schema_version": 1, "sites": {"s": {"series": {"a": -1}}}}`},
 		{"a negative time", `{"schema_version": 1, "sites": {"s": {"last_success": -1}}}`},
 		{"a newer version", `{"schema_version": 2, "sites": {}}`},
-		{"too large", `{"schema_version": 1, "x": "` + strings.Repeat("x", maxCounters) + `"}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			path := filepath.Join(dir, CountersFile)
-			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			store := newStore(t)
+			plant := func([]byte) ([]byte, error) { return []byte(tt.text), nil }
+			if err := store.UpdateCounters(plant); err != nil {
 				t.Fatal(err)
 			}
 			m, reg := newTestMetrics("s")
-			if err := m.Carry(path); !errors.Is(err, ErrCounters) {
+			if err := m.Carry(store); !errors.Is(err, ErrCounters) {
 				t.Errorf("got %v, want %v", err, ErrCounters)
 			}
-			if text, _ := os.ReadFile(path); string(text) != tt.text {
-				t.Error("got another file after reading, want it untouched: it may be a dry run")
+			if err := countAndSave(m, store); !errors.Is(err, ErrCounters) {
+				t.Errorf("got %v, want %v", err, ErrCounters)
 			}
-			err := countAndSave(m, path)
-			if !errors.Is(err, ErrCounters) || !strings.Contains(err.Error(), path+".bad-") {
-				t.Errorf("got %v, want a warning that names the copy", err)
-			}
-			kept, _ := filepath.Glob(path + ".bad-*")
-			if len(kept) != 1 {
-				t.Fatalf("got %d copies, want one", len(kept))
-			}
-			if text, _ := os.ReadFile(kept[0]); string(text) != tt.text {
-				t.Error("got another text in the copy")
+			if text, err := store.Counters(); err != nil || string(text) != tt.text {
+				t.Errorf("got %q, %v stored, want it untouched", text, err)
 			}
 			if got := valueOf(t, reg, `provisioned{site="s"}`); got != "1" {
-				t.Errorf("got %s, want 1", got)
-			}
-			if got := carriedOver(t, path, `provisioned{site="s"}`); got != "1" {
-				t.Errorf("got %s carried over, want 1", got)
+				t.Errorf("got %s, want what this run counted: 1", got)
 			}
 		})
 	}
 }
 
-func TestCountersSpoiledWhileARunIsOnLoseNothing(t *testing.T) {
+func TestCountersOfAStateThatIsNotThereStartAtZero(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
-	m, _ := newTestMetrics("s")
-	if err := errors.Join(m.Carry(path), countAndSave(m, path)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := countAndSave(m, path); !errors.Is(err, ErrCounters) {
-		t.Errorf("got %v, want %v", err, ErrCounters)
-	}
-	if got := carriedOver(t, path, `provisioned{site="s"}`); got != "2" {
-		t.Errorf("got %s, want what we knew and what we added: 2", got)
-	}
-}
-
-func TestUnwritableCountersAreNotTouched(t *testing.T) {
-	t.Parallel()
-	m, _ := newTestMetrics("s")
-	path := filepath.Join(t.TempDir(), "missing", CountersFile)
-	if err := m.Carry(path); err != nil {
-		t.Errorf("got %v for a state directory that is not there yet, want nothing", err)
-	}
-	if err := countAndSave(m, path); err == nil {
-		t.Error("got no error, want one")
-	}
-}
-
-func TestHeldLockBoundsTheWait(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
-	lock, err := lockCounters(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	dir := filepath.Join(t.TempDir(), "missing")
 	m, reg := newTestMetrics("s")
-	m.Observe(provision.NodeDone{Result: provision.Result{Outcome: provision.Provisioned}})
-	if err := m.Save(ctx, path); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), path+".lock") {
-		t.Errorf("got %v, want an error that names the lock", err)
+	if err := m.Carry(installstate.NewStore(dir)); err != nil {
+		t.Errorf("got %v, want nothing", err)
 	}
-	if got := valueOf(t, reg, `provisioned{site="s"}`); got != "1" {
-		t.Errorf("got %s, want the count still there: 1", got)
+	if got := valueOf(t, reg, `provisioned{site="s"}`); got != "0" {
+		t.Errorf("got %s, want 0", got)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want no directory made by reading", err)
 	}
 }
 
 func TestProcessesAtOnceLoseNoCount(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 6, 25
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	var group sync.WaitGroup
 	for range processes {
-		cmd := saverProcess(t, path, rounds)
+		cmd := saverProcess(t, store.Dir(), rounds)
 		group.Go(func() {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
@@ -253,10 +221,10 @@ func TestProcessesAtOnceLoseNoCount(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got, want := carriedOver(t, path, `provisioned{site="s"}`), fmt.Sprint(processes*rounds); got != want {
+	if got, want := carriedOver(t, store, `provisioned{site="s"}`), fmt.Sprint(processes*rounds); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := carriedOver(t, path, `helper_time_count{site="s"}`), fmt.Sprint(processes*rounds); got != want {
+	if got, want := carriedOver(t, store, `helper_time_count{site="s"}`), fmt.Sprint(processes*rounds); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -266,11 +234,10 @@ func TestProcessesAtOnceLoseNoCount(t *testing.T) {
 func TestKilledProcessLeavesOldOrNew(t *testing.T) {
 	t.Parallel()
 	const kills = 30
-	dir := t.TempDir()
-	path := filepath.Join(dir, CountersFile)
+	store := newStore(t)
 	said := 0
 	for i := range kills {
-		cmd := saverProcess(t, path, 0)
+		cmd := saverProcess(t, store.Dir(), 0)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -291,15 +258,12 @@ func TestKilledProcessLeavesOldOrNew(t *testing.T) {
 		_ = cmd.Wait() // killed
 	}
 	var got int
-	fmt.Sscan(carriedOver(t, path, `provisioned{site="s"}`), &got)
+	fmt.Sscan(carriedOver(t, store, `provisioned{site="s"}`), &got)
 	if got < said || got > said+kills {
 		t.Errorf("got %d, want between %d and %d", got, said, said+kills)
 	}
 	m, _ := newTestMetrics("s")
-	if err := errors.Join(m.Carry(path), countAndSave(m, path)); err != nil {
+	if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 		t.Fatal(err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
-		t.Errorf("got %v, want the counters and their lock alone", entries)
 	}
 }

@@ -1,13 +1,22 @@
 package output
 
-import "choria-provision/provision"
+import (
+	"slices"
+	"time"
 
-// maxEarlier bounds what is carried from report to report.
-const maxEarlier = 10_000
+	"choria-provision/provision"
+)
 
-// CarryOver takes from the report of the run before what this one would make
-// forgotten: nodes that failed or were put off then and were not worked on now.
-// done tells the ones that came into service since.
+// What is carried from report to report is bounded in number and in age: a node
+// that failed and was taken out of the fleet would be shown for ever.
+const (
+	maxEarlier    = 10_000
+	maxEarlierAge = 7 * 24 * time.Hour
+)
+
+// CarryOver takes from the report of the run before the nodes that failed or were
+// deferred then, or in a run before it, and that this run did not work on. done
+// reports whether a node came into service since.
 func (d *Document) CarryOver(last Document, done func(identity string) bool) {
 	worked := make(map[string]bool, len(d.Nodes))
 	for _, n := range d.Nodes {
@@ -17,7 +26,7 @@ func (d *Document) CarryOver(last Document, done func(identity string) bool) {
 		if len(d.Earlier) == maxEarlier {
 			return
 		}
-		if needsAttention(n) && !worked[n.Identity] && !done(n.Identity) {
+		if needsAttention(n) && n.Started != nil && d.Run.Started.Sub(*n.Started) < maxEarlierAge && !worked[n.Identity] && !done(n.Identity) {
 			worked[n.Identity] = true // the newest of several counts
 			d.Earlier = append(d.Earlier, n)
 		}
@@ -26,4 +35,13 @@ func (d *Document) CarryOver(last Document, done func(identity string) bool) {
 
 func needsAttention(n Node) bool {
 	return n.Outcome == string(provision.Failed) || n.Outcome == string(provision.Deferred)
+}
+
+// Forget removes a node from what the report says of single nodes, and reports
+// whether it was there.
+func (d *Document) Forget(identity string) bool {
+	before := len(d.Nodes) + len(d.Earlier)
+	named := func(n Node) bool { return n.Identity == EscapeTo(identity, maxName) }
+	d.Nodes, d.Earlier = slices.DeleteFunc(d.Nodes, named), slices.DeleteFunc(d.Earlier, named)
+	return len(d.Nodes)+len(d.Earlier) < before
 }

@@ -3,27 +3,35 @@ package output
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestCarryOverKeepsWhatWouldBeForgotten(t *testing.T) {
 	t.Parallel()
+	now := time.Date(2026, 1, 8, 0, 0, 0, 0, time.UTC)
+	old, fresh := now.Add(-maxEarlierAge), now.Add(-maxEarlierAge+time.Second)
 	node := func(name, outcome string) Node {
-		return Node{Identity: name, Outcome: outcome, Message: outcome + " by " + name}
+		return Node{Identity: name, Outcome: outcome, Message: outcome + " by " + name, Started: &fresh}
 	}
+	aged := node("aged out", "failed")
+	aged.Started = &old
 	last := Document{
 		Nodes: []Node{
 			node("failed", "failed"), node("deferred", "deferred"), node("good", "provisioned"), node("held", "skipped"),
 			node("again", "failed"), node("busy", "failed"), node("mended", "failed"), node("twice", "failed"),
 		},
-		Earlier: []Node{node("older", "deferred"), node("twice", "deferred")},
+		Earlier: []Node{aged, node("older", "deferred"), node("twice", "deferred")},
 	}
-	doc := Document{Nodes: []Node{node("again", "provisioned"), node("busy", "skipped"), node("new", "failed")}}
+	doc := Document{Run: Run{Started: now}, Nodes: []Node{node("again", "provisioned"), node("busy", "skipped"), node("new", "failed")}}
 	doc.CarryOver(last, func(name string) bool { return name == "mended" })
 	want := []Node{node("failed", "failed"), node("deferred", "deferred"), node("busy", "failed"), node("twice", "failed"), node("older", "deferred")}
 	if diff := cmp.Diff(want, doc.Earlier); diff != "" {
 		t.Errorf("carried over (-want +got):\n%s", diff)
+	}
+	if !doc.Forget("failed") || doc.Forget("failed") || !doc.Forget("new") || len(doc.Earlier) != 4 || len(doc.Nodes) != 2 {
+		t.Errorf("got %d earlier and %d nodes, want those that were named forgotten", len(doc.Earlier), len(doc.Nodes))
 	}
 }
 

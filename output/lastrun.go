@@ -3,6 +3,7 @@ package output
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,16 +12,17 @@ import (
 	"path/filepath"
 
 	"choria-provision/internal/named"
+	"choria-provision/provision/installstate"
 
 	"github.com/google/renameio/v2"
 )
 
-// LastRunFile is the name of the last run's report in the state directory.
+// LastRunFile is the name of the copy of the last run's report in the state
+// directory, for scripts. The product itself reads the one in the state.
 const LastRunFile = "last-run.json"
 
-// ErrUnreadableReport is a report file that holds something else, or one of a
-// newer version of this program.
-var ErrUnreadableReport = errors.New("this is not a report that this version can read")
+// ErrUnreadableReport is a stored report that this version cannot read.
+var ErrUnreadableReport = errors.New("the report of the last run cannot be read")
 
 // WriteJSON writes the document as `--output json` shows it. Nodes are encoded
 // one by one: a report of 50,000 is some 60 MB of text, and encoding it whole
@@ -74,47 +76,55 @@ func encode(v any, prefix string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// Save replaces the report at path, for this user only. It is there in full
-// and will outlive a power cut, or the former one is untouched.
-func (d Document) Save(path string) error {
+// Save replaces the copy of the report at path, for the owner of its directory,
+// and returns the report as ReadReport takes it. The copy is complete and
+// durable, or the former one is untouched.
+func (d Document) Save(path string) (packed []byte, err error) {
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
 	if err != nil {
-		return fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", named.Path(err, path))
 	}
 	defer func() { _ = file.Cleanup() }() // nothing is left after the replacement
-	if err := d.WriteJSON(file); err != nil {
-		return fmt.Errorf("report: %w", named.Path(err, path))
+	if err := installstate.Adopt(file.File); err != nil {
+		return nil, fmt.Errorf("report: %w", named.Path(err, path))
+	}
+	if packed, err = d.pack(file); err != nil {
+		return nil, fmt.Errorf("report: %w", named.Path(err, path))
 	}
 	if err := file.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", named.Path(err, path))
 	}
-	return syncDirectory(path)
+	return packed, syncDirectory(path)
 }
 
-// LoadLastRun reads the report at path. It is os.ErrNotExist when no run left
-// one, and ErrUnreadableReport when it cannot be understood.
-func LoadLastRun(path string) (Document, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Document{}, fmt.Errorf("report of the last run: %w", err)
+// Pack returns the report as ReadReport takes it.
+func (d Document) Pack() ([]byte, error) { return d.pack(io.Discard) }
+
+// pack also writes the report as it is to w.
+func (d Document) pack(w io.Writer) ([]byte, error) {
+	var buffer bytes.Buffer
+	packer := gzip.NewWriter(&buffer)
+	if err := d.WriteJSON(io.MultiWriter(w, packer)); err != nil {
+		return nil, err
 	}
-	var doc Document
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return Document{}, fmt.Errorf("%s: %w: %w; the next run replaces it", path, ErrUnreadableReport, err)
+	err := packer.Close()
+	return buffer.Bytes(), err
+}
+
+// ReadReport reads a report that Save returned. ErrUnreadableReport says that it
+// cannot be understood.
+func ReadReport(packed []byte) (doc Document, err error) {
+	unpacker, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return Document{}, fmt.Errorf("%w: %w; the next run replaces it", ErrUnreadableReport, err)
+	}
+	if err := json.NewDecoder(unpacker).Decode(&doc); err != nil {
+		return Document{}, fmt.Errorf("%w: %w; the next run replaces it", ErrUnreadableReport, err)
 	}
 	if doc.SchemaVersion != SchemaVersion {
-		return Document{}, fmt.Errorf("%s: %w: its schema version is %d, not %d", path, ErrUnreadableReport, doc.SchemaVersion, SchemaVersion)
+		return Document{}, fmt.Errorf("%w: its schema version is %d, not %d", ErrUnreadableReport, doc.SchemaVersion, SchemaVersion)
 	}
 	return doc, nil
-}
-
-// replace puts a file of that content, mode 0600, in the place of path, and
-// flushes file and directory.
-func replace(path string, content []byte) error {
-	if err := renameio.WriteFile(path, content, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
-		return named.Path(err, path)
-	}
-	return syncDirectory(path)
 }
 
 // syncDirectory makes a new name outlast a power cut.

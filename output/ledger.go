@@ -35,7 +35,7 @@ var allCarried = []carried{
 	discovered, eventDiscovered, discoverCycles, discoveryErrors, provisioned, provisionErrors,
 }
 
-// seriesName is how a series is called in counters.json.
+// seriesName is how a series is called in the saved counters.
 func (c carried) seriesName(suffix, rpc string) string {
 	name := prefix + c.name + suffix
 	if c.byRPC {
@@ -102,13 +102,6 @@ func (l *ledger) pending() siteCounters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return siteCounters{maps.Clone(l.since), l.own}
-}
-
-// former is what earlier runs left, as far as we read it.
-func (l *ledger) former() siteCounters {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return siteCounters{maps.Clone(l.base), l.earlier}
 }
 
 // rebase starts from sum; saved is the part of what was counted since that is

@@ -28,6 +28,8 @@ var rpcs = []string{
 // Counters and the sums and counts of summaries can be carried from run to run:
 // see Carry and Save. It may be used from many goroutines.
 type Metrics struct {
+	saving sync.Mutex // one Save at a time: it adds what is not saved yet
+
 	site   string
 	ledger *ledger
 

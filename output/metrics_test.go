@@ -2,7 +2,6 @@ package output
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,7 +123,7 @@ func TestGaugesFollowANode(t *testing.T) {
 
 func TestOnlySuccessMovesTheLastSuccess(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	tests := []struct {
 		name    string
 		code    int
@@ -141,11 +140,11 @@ func TestOnlySuccessMovesTheLastSuccess(t *testing.T) {
 	}
 	for _, tt := range tests { // in order: each is a process of its own
 		m, reg := newTestMetrics("s")
-		if err := m.Carry(path); err != nil {
+		if err := m.Carry(store); err != nil {
 			t.Fatal(err)
 		}
 		m.Finish(End{ExitCode: tt.code, Finished: time.Unix(tt.at, 0)}, time.Second)
-		if err := m.Save(t.Context(), path); err != nil {
+		if err := m.Save(store); err != nil {
 			t.Fatal(err)
 		}
 		if got := valueOf(t, reg, `last_success_timestamp_seconds{site="s"}`); got != tt.want {
@@ -201,7 +200,7 @@ func TestMetricNames(t *testing.T) {
 func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
 	t.Parallel()
 	m, reg := newTestMetrics("s")
-	path := filepath.Join(t.TempDir(), CountersFile)
+	store := newStore(t)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -211,7 +210,7 @@ func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
 		})
 		group.Go(func() { _, _ = reg.Gather() })
 		group.Go(func() {
-			if err := m.Save(context.Background(), path); err != nil {
+			if err := m.Save(store); err != nil {
 				t.Error(err)
 			}
 		})

@@ -2,10 +2,10 @@ package output
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,10 +117,18 @@ func TestLastRunIsWhatWasSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), LastRunFile)
 	for _, events := range [][]any{largeRun(), smallRun()} {
 		want := documentOf(events, End{ExitCode: 3})
-		if err := want.Save(path); err != nil {
+		packed, err := want.Save(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := LoadLastRun(path)
+		var text bytes.Buffer
+		if err := want.WriteJSON(&text); err != nil {
+			t.Fatal(err)
+		}
+		if copied, err := os.ReadFile(path); err != nil || string(copied) != text.String() {
+			t.Errorf("got another text in the file, %v, want the document as it is printed", err)
+		}
+		got, err := ReadReport(packed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +150,9 @@ func TestLastRunIsWhatWasSaved(t *testing.T) {
 
 func TestLastRunThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+	if _, err := ReadReport([]byte("not packed")); !errors.Is(err, ErrUnreadableReport) {
+		t.Errorf("got %v, want %v", err, ErrUnreadableReport)
+	}
 	tests := []struct {
 		name, text string
 		want       error
@@ -151,18 +162,16 @@ func TestLastRunThatCannotBeRead(t *testing.T) {
 		{"NULs", "\x00\x00\x00", ErrUnreadableReport},
 		{"newer", `{"schema_version": 2}`, ErrUnreadableReport},
 		{"another thing", `{"a": 1}`, ErrUnreadableReport},
-		{"missing", "-", fs.ErrNotExist},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), LastRunFile)
-			if tt.text != "-" {
-				if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			var packed bytes.Buffer
+			packer := gzip.NewWriter(&packed)
+			if _, err := packer.Write([]byte(tt.text)); err != nil || packer.Close() != nil {
+				t.Fatal(err)
 			}
-			if _, err := LoadLastRun(path); !errors.Is(err, tt.want) {
+			if _, err := ReadReport(packed.Bytes()); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})

@@ -74,6 +74,11 @@ func newBench(t *testing.T, change func(*config.Config)) *bench {
 
 		Fingerprint: installstate.Fingerprint([]byte("site")),
 	}
+	t.Cleanup(func() {
+		if err := b.Store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 

@@ -54,7 +54,10 @@ var (
 	ErrLocked = errors.New("another process of ours is at work on this node")
 	ErrOwned  = errors.New("the node belongs to another installation")
 	ErrRecord = errors.New("the node's record cannot be used")
-	ErrState  = errors.New("the state directory cannot be written")
+	ErrState  = errors.New("the state failed")
+
+	// ErrResetting: an operator's reset of the node was not finished.
+	ErrResetting = errors.New("a reset of the node is not finished")
 )
 
 // Refused is a reply whose status is not OK: the node's own words, which may

@@ -21,7 +21,7 @@ const recordStep = "record"
 // record, which is written when the first change is about to happen.
 type ownership struct {
 	store  *installstate.Store
-	lock   *installstate.Lock // nil in a dry run
+	lock   *installstate.Claim // nil in a dry run
 	record installstate.Record
 }
 
@@ -65,30 +65,30 @@ func (r *Runner) consult(machine string) (installstate.Record, installstate.Disp
 }
 
 func heldAfter(record installstate.Record) string {
-	if record.Phase == installstate.Complete || !record.RestartAsked.IsZero() {
+	if record.Phase == installstate.Complete || !record.RestartRequested.IsZero() {
 		return "restart"
 	}
 	return "shutdown or failed upgrade"
 }
 
-// begin makes the record say that the installation is under way.
+// begin makes the record say that the installation is in progress.
 func (o *ownership) begin() error {
-	o.record.HoldUntil = time.Time{}
+	o.record.HoldUntil, o.record.RestartRequested, o.record.ShutDown = time.Time{}, time.Time{}, time.Time{}
 	return stateCause(o.store.Save(o.record))
 }
 
-// restarting notes beside the record that the node is about to be asked for its
-// restart, or that it surely will not restart. Should we be killed before its
-// answer, the node may be on its way out and still answer discovery: another
-// sequence would change its keys under the configuration it starts with. So the
-// hold begins here already.
-func (o *ownership) restarting(asked bool) error {
-	o.record.HoldUntil, o.record.RestartAsked = time.Time{}, time.Time{}
-	if asked {
-		o.record.RestartAsked = time.Now().UTC().Round(0)
-		o.record.HoldUntil = o.record.RestartAsked.Add(hold)
+// restarting records that the node is about to be asked for its restart, or that
+// it surely will not restart. If this process is killed before the reply, the
+// node may be restarting and still answer discovery: another sequence would
+// change its keys under the configuration it starts with. So the hold begins
+// here already.
+func (o *ownership) restarting(requested bool) error {
+	o.record.HoldUntil, o.record.RestartRequested = time.Time{}, time.Time{}
+	if requested {
+		o.record.RestartRequested = time.Now().UTC().Round(0)
+		o.record.HoldUntil = o.record.RestartRequested.Add(hold)
 	}
-	return stateCause(o.lock.NoteRestart(o.record))
+	return stateCause(o.store.Save(o.record))
 }
 
 // settle writes what the outcome means for a record that was begun. The node is
@@ -99,7 +99,10 @@ func (o *ownership) settle(outcome Outcome, holdFail bool) error {
 	case outcome == Provisioned:
 		o.record.HoldUntil = until
 		return stateCause(o.store.MarkComplete(o.record))
-	case outcome == Shutdown, outcome == Failed && holdFail:
+	case outcome == Shutdown:
+		o.record.HoldUntil, o.record.ShutDown = until, time.Now().UTC().Round(0)
+		return stateCause(o.store.Save(o.record))
+	case outcome == Failed && holdFail:
 		o.record.HoldUntil = until
 		return stateCause(o.store.Save(o.record))
 	default:
@@ -113,20 +116,38 @@ func (o *ownership) release() {
 	}
 }
 
-// stateCause adds the cause an operator knows it by.
+// caused is an error of installstate with the cause that an operator knows. It
+// reads as the error alone, which says the same in more words.
+type caused struct {
+	cause, err error
+}
+
+func (c *caused) Error() string { return c.err.Error() }
+
+// Unwrap returns the cause and the error.
+func (c *caused) Unwrap() []error { return []error{c.cause, c.err} }
+
+// stateCauses maps the errors of installstate; the first match wins.
+var stateCauses = []struct{ err, cause error }{
+	{installstate.ErrLockHeld, ErrLocked},
+	{installstate.ErrOtherInstallation, ErrOwned},
+	{installstate.ErrResetting, ErrResetting},
+	{installstate.ErrUnavailable, ErrState},
+	{installstate.ErrDamaged, ErrState},
+	{installstate.ErrOldState, ErrState},
+	{installstate.ErrClaimLost, ErrState},
+}
+
 func stateCause(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, installstate.ErrLockHeld):
-		return fmt.Errorf("%w: %w", ErrLocked, err)
-	case errors.Is(err, installstate.ErrOtherInstallation):
-		return fmt.Errorf("%w: %w", ErrOwned, err)
-	case errors.Is(err, installstate.ErrUnwritable):
-		return fmt.Errorf("%w: %w", ErrState, err)
-	default:
-		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}
+	for _, row := range stateCauses {
+		if errors.Is(err, row.err) {
+			return &caused{row.cause, err}
+		}
+	}
+	return &caused{ErrRecord, err}
 }
 
 // admit sorts what was seen into nodes to work on and nodes that are not this

@@ -190,7 +190,7 @@ func wasCutOff(err error) bool {
 // isSkip tells the causes that say nothing against the node: it is not this
 // run's to work on.
 func isSkip(err error) bool {
-	for _, cause := range []error{ErrHeld, ErrStale, ErrPaused, ErrNotLeader, ErrStopped, ErrBusy, ErrLocked, ErrOwned} {
+	for _, cause := range []error{ErrHeld, ErrStale, ErrPaused, ErrNotLeader, ErrStopped, ErrBusy, ErrLocked, ErrOwned, ErrResetting} {
 		if errors.Is(err, cause) {
 			return true
 		}

@@ -195,16 +195,6 @@ func TestFreshNodesComeFirstAndTheLimitCuts(t *testing.T) {
 func TestNodesThatAreNotOurs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	write := func(name, text string) string {
-		path := b.Store.RecordPath(name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	other := installstate.NewRecord("owned", installstate.Fingerprint([]byte("another site")))
 	if err := b.Store.Save(other); err != nil {
 		t.Fatal(err)
@@ -216,7 +206,9 @@ func TestNodesThatAreNotOurs(t *testing.T) {
 	}
 	broken := map[string]string{"empty": "", "truncated": `{"schema_version":1,"inst`, "nul": "\x00\x00\x00\x00", "shape": `[1,2]`, "future": `{"schema_version":99}`}
 	for name, text := range broken {
-		write(name, text)
+		if err := fake.PlantRecord(b.Store.Dir(), name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	lock, err := b.Store.AcquireLock("busy")
 	if err != nil {
@@ -226,7 +218,7 @@ func TestNodesThatAreNotOurs(t *testing.T) {
 
 	sum := b.run(t.Context(), "owned", "resetting", "empty", "truncated", "nul", "shape", "future", "busy", "good")
 	want := map[string]error{
-		"owned": provision.ErrOwned, "resetting": provision.ErrRecord, "empty": provision.ErrRecord, "truncated": provision.ErrRecord,
+		"owned": provision.ErrOwned, "resetting": provision.ErrResetting, "empty": provision.ErrRecord, "truncated": provision.ErrRecord,
 		"nul": provision.ErrRecord, "shape": provision.ErrRecord, "future": provision.ErrRecord, "busy": provision.ErrLocked, "good": nil,
 	}
 	for name, cause := range want {
@@ -242,8 +234,8 @@ func TestNodesThatAreNotOurs(t *testing.T) {
 		}
 	}
 	for name, text := range broken {
-		if left, err := os.ReadFile(b.Store.RecordPath(name)); err != nil || string(left) != text {
-			t.Errorf("%s: got %q, %v, want the file as it was", name, left, err)
+		if left, err := fake.StoredRecord(b.Store.Dir(), name); err != nil || string(left) != text {
+			t.Errorf("%s: got %q, %v, want the record as it was", name, left, err)
 		}
 	}
 }

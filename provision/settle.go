@@ -3,7 +3,6 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"choria-provision/provision/installstate"
@@ -25,9 +24,9 @@ const settlePatience = 5 * time.Second
 // still there is left to the next sequence. A state directory that fails shows
 // in StateErr.
 func (r *Runner) Settle(ctx, stop context.Context) {
-	machines, err := r.Store.RestartAsked()
+	machines, err := r.Store.RestartRequested()
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrState, err)
+		err = stateCause(err)
 		r.broken.CompareAndSwap(nil, &err)
 		return
 	}
@@ -54,7 +53,7 @@ func (r *Runner) settleOne(ctx context.Context, machine string) {
 	}
 	defer lock.Release()
 	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
-	if err != nil || disposition != installstate.Resume || record.RestartAsked.IsZero() || !r.hasLeft(ctx, machine) {
+	if err != nil || disposition != installstate.Resume || record.RestartRequested.IsZero() || !r.hasLeft(ctx, machine) {
 		return
 	}
 	if err := stateCause(r.Store.MarkComplete(record)); err != nil {

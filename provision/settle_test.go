@@ -21,14 +21,14 @@ func TestHoldBeginsBeforeTheRestartIsAskedFor(t *testing.T) {
 	b := newBench(t, nil)
 	b.fleet.On(node1, restart, func(_ context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
 		record, err := b.Store.Load(node1)
-		if err != nil || record.Phase != installstate.Installing || record.RestartAsked.IsZero() || !record.Held(time.Now()) {
+		if err != nil || record.Phase != installstate.Installing || record.RestartRequested.IsZero() || !record.Held(time.Now()) {
 			t.Errorf("got %+v, %v when the restart is asked for, want installing, held and asked", record, err)
 		}
 		return []provision.Reply{ok()}, nil
 	})
 	b.run(t.Context(), node1)
 	record, err := b.Store.Load(node1)
-	if err != nil || record.Phase != installstate.Complete || !record.RestartAsked.IsZero() || !record.Held(time.Now()) {
+	if err != nil || record.Phase != installstate.Complete || !record.RestartRequested.IsZero() || !record.Held(time.Now()) {
 		t.Errorf("got %+v, %v in the end, want complete and held", record, err)
 	}
 }
@@ -60,7 +60,7 @@ func TestRestartThatMayBeUnderWayStaysNoted(t *testing.T) {
 					t.Fatalf("got %s, want failed", got.Outcome)
 				}
 				record, err := b.Store.Load(node1)
-				if noted := !record.RestartAsked.IsZero(); err != nil || noted != tt.want || record.HoldUntil.IsZero() == tt.want {
+				if noted := !record.RestartRequested.IsZero(); err != nil || noted != tt.want || record.HoldUntil.IsZero() == tt.want {
 					t.Errorf("got %+v, %v, want noted and held %v", record, err, tt.want)
 				}
 			})
@@ -81,7 +81,7 @@ func TestPauseBeforeTheRestartLeavesTheNodeToTheNextRun(t *testing.T) {
 	b.fleet.On(node1, configure, ending(func() { paused = true }))
 	b.run(t.Context(), node1)
 	record, err := b.Store.Load(node1)
-	if err != nil || record.Phase != installstate.Installing || !record.RestartAsked.IsZero() || record.Held(time.Now()) {
+	if err != nil || record.Phase != installstate.Installing || !record.RestartRequested.IsZero() || record.Held(time.Now()) {
 		t.Errorf("got %+v, %v, want installing and neither asked nor held", record, err)
 	}
 }
@@ -148,13 +148,13 @@ func TestSettle(t *testing.T) {
 // noteRestart leaves what a run leaves that ends before it hears the answer.
 func noteRestart(t *testing.T, store *installstate.Store, record installstate.Record) {
 	t.Helper()
-	lock, err := store.AcquireLock(record.MachineName)
+	lock, err := store.AcquireLock(record.Identity)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Release()
-	record.RestartAsked = time.Now()
-	if err := lock.NoteRestart(record); err != nil {
+	record.RestartRequested = time.Now()
+	if err := store.Save(record); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -126,6 +126,7 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 	}
 	l := &line{in: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
 	store := installstate.NewStore(o.Dir)
+	defer store.Close()
 	if err := store.CheckWritable(); err != nil {
 		return err
 	}

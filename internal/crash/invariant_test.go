@@ -28,7 +28,7 @@ func (s *story) holdAlways() {
 			s.errorf("got %+v, want a whole record and a free lock", entry)
 			return
 		}
-		found[entry.Machine] = entry.Record
+		found[entry.Identity] = entry.Record
 	}
 	if _, running, err := s.store.RunHolder(); running || err != nil {
 		s.errorf("the run lock is not free: %v, %v", running, err)
@@ -112,13 +112,12 @@ func (s *story) holdBinding(name string, n *state) {
 }
 
 // holdFiles wants nothing in the state directory that a clean run does not
-// leave there.
+// leave there. It ends the use of the state.
 func (s *story) holdFiles() {
-	want := []string{"journal", "run.lock"}
-	for _, name := range names {
-		want = append(want, filepath.Join("nodes", name, "lock"), filepath.Join("nodes", name, "record.json"))
+	if err := s.store.Close(); err != nil {
+		s.errorf("%v", err)
 	}
-	slices.Sort(want)
+	want := []string{"run.lock", installstate.DatabaseFile}
 	var got []string
 	err := filepath.WalkDir(s.store.Dir(), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {

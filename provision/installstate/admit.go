@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Disposition says how an installation that may go on relates to what is
-// recorded. The zero Disposition comes with a refusal.
+// Disposition relates an installation that may proceed to the stored record. The
+// zero Disposition comes with a refusal.
 type Disposition int
 
 // The dispositions of Admit.
@@ -30,23 +30,24 @@ func (d Disposition) String() string {
 }
 
 // Admit decides whether the installation that fingerprint defines may work on
-// machine. It writes nothing; the caller holds the machine's lock around it.
-// The record is zero when Fresh.
+// the node. It writes nothing; the caller holds the claim on the node, so that
+// the answer stays true. The record is zero when Fresh.
 //
-// Refused are a record of another installation (ErrOtherInstallation), one that
+// It refuses a record of another installation (ErrOtherInstallation), one that
 // is being reset (ErrResetting) and one that cannot be used (ErrUnusable); each
-// error names the file and the command that frees the node.
-func Admit(store *Store, machine, fingerprint string) (Record, Disposition, error) {
-	record, err := store.Load(machine)
+// of these errors names the command that frees the node. Errors of the state
+// itself are those of Store.Load.
+func Admit(store *Store, identity, fingerprint string) (Record, Disposition, error) {
+	record, err := store.Load(identity)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Record{}, Fresh, nil
 	case err != nil:
 		return Record{}, 0, err
 	case record.Phase == Resetting:
-		return record, 0, store.resetting(record)
+		return record, 0, unfinishedReset(record)
 	case record.Fingerprint != fingerprint:
-		return record, 0, store.otherInstallation(record,
+		return record, 0, otherInstallation(record,
 			fmt.Sprintf("its site, enrollment model or trust root was another (fingerprint %s, ours is %s)", short(record.Fingerprint), short(fingerprint)))
 	case record.Phase == Installing:
 		return record, Resume, nil

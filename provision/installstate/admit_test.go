@@ -29,23 +29,23 @@ func TestAdmit(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := NewStore(t.TempDir())
+			s := openStore(t)
 			stored := inPhase(t, s, test.phase)
-			record, got, err := Admit(s, machine, test.fingerprint)
+			record, got, err := Admit(s, identity, test.fingerprint)
 			if got != test.want || !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
 				t.Errorf("got %s, %v, want %s, %v", got, err, test.want, test.err)
 			}
 			if record != stored {
 				t.Errorf("got %+v, want the record %+v", record, stored)
 			}
-			if err != nil && !strings.Contains(err.Error(), "provision reset "+machine) {
+			if err != nil && !strings.Contains(err.Error(), "provision reset "+identity) {
 				t.Errorf("got %q, want the command that helps", err)
 			}
 		})
 	}
 }
 
-// inPhase brings the machine's record to phase by the ordinary calls; empty
+// inPhase brings the identity's record to phase by the ordinary calls; empty
 // means that there is none.
 func inPhase(t interface {
 	Helper()
@@ -55,17 +55,17 @@ func inPhase(t interface {
 	if phase == "" {
 		return Record{}
 	}
-	record := NewRecord(machine, fingerprint)
+	record := NewRecord(identity, fingerprint)
 	err := s.Save(record)
 	switch {
 	case err != nil:
 	case phase == Complete:
 		err = s.MarkComplete(record)
 	case phase == Resetting:
-		err = s.BeginReset(machine)
+		err = s.BeginReset(identity)
 	}
 	if err == nil {
-		record, err = s.Load(machine)
+		record, err = s.Load(identity)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +85,12 @@ func TestAnyHistoryIsAdmittedByItsEnd(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		s := NewStore(dir)
+		defer s.Close()
 		var stored Record // the model: zero is none
 		for range rapid.IntRange(0, 8).Draw(t, "calls") {
 			switch rapid.SampledFrom([]string{"save", "succeed", "complete", "reset", "remove"}).Draw(t, "call") {
 			case "save":
-				record := NewRecord(machine, rapid.SampledFrom([]string{fingerprint, other}).Draw(t, "fingerprint"))
+				record := NewRecord(identity, rapid.SampledFrom([]string{fingerprint, other}).Draw(t, "fingerprint"))
 				want := stored == Record{}
 				if err := s.Save(record); (err == nil) != want {
 					t.Fatalf("Save over %q: got %v, want success %v", stored.Phase, err, want)
@@ -115,14 +116,14 @@ func TestAnyHistoryIsAdmittedByItsEnd(t *testing.T) {
 					stored.Phase = Complete
 				}
 			case "reset":
-				if err := s.BeginReset(machine); (err == nil) != (stored != Record{}) {
+				if err := s.BeginReset(identity); (err == nil) != (stored != Record{}) {
 					t.Fatalf("BeginReset over %q: got %v", stored.Phase, err)
 				}
 				if stored != (Record{}) {
 					stored.Phase = Resetting
 				}
 			case "remove":
-				if err := s.Remove(machine); (err == nil) != (stored != Record{}) {
+				if err := s.Remove(identity); (err == nil) != (stored != Record{}) {
 					t.Fatalf("Remove over %q: got %v", stored.Phase, err)
 				}
 				stored = Record{}
@@ -133,7 +134,7 @@ func TestAnyHistoryIsAdmittedByItsEnd(t *testing.T) {
 }
 
 func checkAdmitted(t *rapid.T, s *Store, stored Record) {
-	record, got, err := Admit(s, machine, fingerprint)
+	record, got, err := Admit(s, identity, fingerprint)
 	want, refusal := map[Phase]Disposition{"": Fresh, Installing: Resume, Complete: AlreadyComplete}[stored.Phase], error(nil)
 	switch {
 	case stored.Phase == Resetting:

@@ -2,7 +2,6 @@ package installstate
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childMarker makes the test binary play another process of ours; its value
-// says which, with arguments after it, separated by newlines.
+// childMarker makes the test binary play another process of the product; its
+// value names the role, with arguments after it, separated by newlines.
 const childMarker = "INSTALLSTATE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -30,25 +29,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// roles read nothing but their arguments and tell what they saw on stdout.
+// roles read nothing but their arguments and print what they saw.
 var roles = map[string]func(args []string){
-	"hold":      hold,
-	"note":      noteAndStay,
-	"wait":      wait,
-	"run":       saveInRun,
-	"cramped":   cramped,
-	"crash":     crash,
-	"unlucky":   unlucky,
-	"powerless": powerless,
+	"hold":  hold,
+	"wait":  wait,
+	"write": writeForever,
+	"other": asOther,
+	"files": withFewFiles,
+	"small": withSmallFiles,
 }
 
 // wait stays until stdin ends.
 func wait([]string) { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-// hold takes the lock of a machine, with "offspring" a child of its own too,
-// says how it went and keeps it until stdin ends.
+// hold claims the node, with "offspring" starts a child of its own first, prints
+// the result and stays until stdin ends.
 func hold(args []string) {
-	lock, err := NewStore(args[0]).AcquireLock(machine)
+	s := NewStore(args[0])
+	claim, err := s.AcquireLock(identity)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -65,96 +63,69 @@ func hold(args []string) {
 	}
 	fmt.Println("held")
 	wait(nil)
-	lock.Release()
+	claim.Release()
 }
 
-// noteAndStay saves a record, notes its restart, says so and stays until stdin
-// ends.
-func noteAndStay(args []string) {
+// writeForever completes one node after another, ten at once, and prints each
+// identity once its completion was reported.
+func writeForever(args []string) {
 	s := NewStore(args[0])
-	lock, err := s.AcquireLock(machine)
-	if err == nil {
-		record := NewRecord(machine, fingerprint)
-		err = s.Save(record)
-		record.RestartAsked = time.Now()
-		err = errors.Join(err, lock.NoteRestart(record))
+	done := make(chan string)
+	for worker := range 10 {
+		go func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("%s-%d-%d", args[1], worker, i)
+				if err := completeOne(s, name); err != nil {
+					done <- "error: " + err.Error()
+				}
+				done <- name
+			}
+		}()
 	}
+	for name := range done {
+		fmt.Println(name)
+	}
+}
+
+// completeOne does what a run does with one node.
+func completeOne(s *Store, name string) error {
+	claim, err := s.AcquireLock(name)
 	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("noted")
-	wait(nil)
-}
-
-// crash does to a machine's record what args[1] names and is killed at the
-// args[2]th touch of the disk: before it, or after it when args[3] is "after". It
-// is a run unless args[4] is empty.
-func crash(args []string) {
-	s := NewStore(args[0])
-	left, _ := strconv.Atoi(args[2])
-	touch := func(do func() error) error {
-		left--
-		if left == 0 && args[3] == "before" {
-			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-		}
-		err := do()
-		if left == 0 {
-			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-		}
 		return err
 	}
-	real := s.disk
-	s.disk = disk{
-		mkdir:    func(path string) error { return touch(func() error { return real.mkdir(path) }) },
-		replace:  func(path string, data []byte) error { return touch(func() error { return real.replace(path, data) }) },
-		put:      func(path string, data []byte) error { return touch(func() error { return real.put(path, data) }) },
-		rename:   func(from, to string) error { return touch(func() error { return real.rename(from, to) }) },
-		remove:   func(path string) error { return touch(func() error { return real.remove(path) }) },
-		syncDir:  func(path string) error { return touch(func() error { return real.syncDir(path) }) },
-		syncFile: func(path string) error { return touch(func() error { return real.syncFile(path) }) },
-		syncData: func(file *os.File) error { return touch(func() error { return real.syncData(file) }) },
-		syncAll:  func(file *os.File) error { return touch(func() error { return real.syncAll(file) }) },
-		boot:     real.boot,
+	defer claim.Release()
+	record := NewRecord(name, fingerprint)
+	if err := s.Save(record); err != nil {
+		return err
 	}
-	endRun := func() {}
-	if args[4] != "" {
-		run, err := s.AcquireRunLock()
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		endRun = run.Release
+	record.RestartRequested = time.Now().UTC()
+	if err := s.Save(record); err != nil {
+		return err
 	}
-	lock, err := s.AcquireLock(machine)
-	if err == nil {
-		err = actions[args[1]](s)
-		lock.Release()
-	}
-	endRun()
-	if err != nil {
+	return s.MarkComplete(record)
+}
+
+// asOther is a user that owns nothing here.
+func asOther(args []string) {
+	if err := syscall.Setuid(65534); err != nil && os.Geteuid() == 0 {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("done")
+	tryAll(args[0])
 }
 
-// actions are what a crash interrupts.
-var actions = map[string]func(*Store) error{
-	"save": func(s *Store) error { return s.Save(NewRecord(machine, fingerprint)) },
-	"complete": func(s *Store) error {
-		record, err := s.Load(machine)
-		if err != nil {
-			return err
-		}
-		return s.MarkComplete(record)
-	},
-	"reset":  func(s *Store) error { return s.BeginReset(machine) },
-	"remove": func(s *Store) error { return s.Remove(machine) },
+// withFewFiles may open args[1] files.
+func withFewFiles(args []string) {
+	limit, _ := strconv.ParseUint(args[1], 10, 64)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	tryAll(args[0])
 }
 
-// unlucky may write files of args[1] bytes, no more, as on a disk that fills.
-func unlucky(args []string) {
+// withSmallFiles may write files of args[1] bytes, as on a disk that fills.
+func withSmallFiles(args []string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	limit, _ := strconv.ParseUint(args[1], 10, 64)
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
@@ -164,24 +135,20 @@ func unlucky(args []string) {
 	tryAll(args[0])
 }
 
-// powerless is a user who owns nothing here.
-func powerless(args []string) {
-	if err := syscall.Setuid(65534); err != nil && os.Geteuid() == 0 {
-		fmt.Println(err)
-		return
-	}
-	tryAll(args[0])
-}
-
+// tryAll prints on a line each what the main calls return.
 func tryAll(dir string) {
 	s := NewStore(dir)
+	_, err := s.Load(identity)
+	fmt.Println("load:", err)
 	fmt.Println("check:", s.CheckWritable())
 	fmt.Println("save:", s.Save(NewRecord("new", fingerprint)))
-	_, err := s.AcquireLock("new")
-	fmt.Println("lock:", err)
+	_, err = s.AcquireLock("new")
+	fmt.Println("claim:", err)
+	_, err = s.AcquireRunLock()
+	fmt.Println("run:", err)
 }
 
-// child is a process of ours under test.
+// child is another process under test.
 type child struct {
 	*exec.Cmd
 	stdin io.WriteCloser
@@ -207,18 +174,19 @@ func startChild(t *testing.T, role ...string) *child {
 	}
 	t.Cleanup(func() {
 		stdin.Close()
+		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	return &child{cmd, stdin, bufio.NewScanner(stdout)}
 }
 
-// line waits for the next line the child says; empty at its end.
+// line waits for the next line of the child; empty at its end.
 func (c *child) line() string {
 	c.lines.Scan()
 	return c.lines.Text()
 }
 
-// kill ends the child as nothing can resist, and waits for that.
+// kill ends the child by SIGKILL and waits for its end.
 func (c *child) kill(t *testing.T) {
 	t.Helper()
 	if err := c.Process.Kill(); err != nil {

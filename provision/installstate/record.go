@@ -12,26 +12,30 @@ import (
 )
 
 // SchemaVersion is the version of the record's form that this program writes
-// and the only one it reads. A field more or less means a new version.
+// and the only one it reads.
 const SchemaVersion = 1
+
+// maxRecordSize is the largest record that is read, in bytes; one with the
+// longest identity takes less than 1 KiB.
+const maxRecordSize = 64 << 10
 
 // Phase is the mode of an installation; it never says which step was reached.
 type Phase string
 
 // The phases of a record.
 const (
-	Installing Phase = "installing" // under way, whether or not anybody acts
+	Installing Phase = "installing" // in progress, whether or not a process works on it
 	Complete   Phase = "complete"   // finished
 	Resetting  Phase = "resetting"  // a teardown started and may not have finished
 )
 
-// Record is what is remembered of one node's installation. It holds no secret.
+// Record is the durable state of one node's installation. It holds no secret.
 // Times are UTC.
 type Record struct {
 	SchemaVersion  int       `json:"schema_version"`
 	InstallationID string    `json:"installation_id"`                    // one per installation, kept over resumes
-	PreviousID     string    `json:"previous_installation_id,omitempty"` // of the complete installation this one follows
-	MachineName    string    `json:"machine_name"`
+	PreviousID     string    `json:"previous_installation_id,omitempty"` // of the complete installation before this one
+	Identity       string    `json:"machine_name"`
 	Fingerprint    string    `json:"fingerprint"` // see Fingerprint
 	Phase          Phase     `json:"phase"`
 	Created        time.Time `json:"created"` // start of the installation
@@ -39,46 +43,40 @@ type Record struct {
 	Completed      time.Time `json:"completed,omitzero"`
 	HoldUntil      time.Time `json:"hold_until,omitzero"` // leave the node alone until then
 
-	// RestartAsked is when we were about to ask the configured node for its
-	// restart. It says nothing of the node, which may not have been reached:
-	// only that, once the node has left provisioning, nothing is left to do. It
-	// is not part of the record's file: Lock.NoteRestart keeps it until the record
-	// is written the next time.
-	RestartAsked time.Time `json:"-"`
+	// RestartRequested is when the configured node was about to be asked for its
+	// restart. It does not say that the request arrived: only that nothing is
+	// left to do once the node has left provisioning.
+	RestartRequested time.Time `json:"restart_requested,omitzero"`
+
+	// ShutDown is when the node accepted a shutdown that the helper asked for.
+	// The installation has ended without being complete; it starts again when
+	// the node returns.
+	ShutDown time.Time `json:"shut_down,omitzero"`
 }
 
-// noted adds what NoteRestart wrote, when it was for r as it is now.
-func (r *Record) noted(n *restartNote) {
-	if n == nil || n.InstallationID != r.InstallationID || n.Asked.Before(r.Updated) {
-		return
-	}
-	r.RestartAsked, r.HoldUntil, r.Updated = n.Asked, n.HoldUntil, n.Asked
-}
-
-// NewRecord starts an installation of machine: Installing, with an id of its
-// own. It is not written yet.
-func NewRecord(machine, fingerprint string) Record {
+// NewRecord returns the record of a new installation: Installing, with an id of
+// its own. It is not stored yet.
+func NewRecord(identity, fingerprint string) Record {
 	return Record{
 		SchemaVersion:  SchemaVersion,
 		InstallationID: rand.Text(),
-		MachineName:    machine,
+		Identity:       identity,
 		Fingerprint:    fingerprint,
 		Phase:          Installing,
 		Created:        time.Now().UTC().Round(0),
 	}
 }
 
-// Successor starts a new installation of the same machine after r was
-// complete: the node was sent back, reinstalled, or its restart got lost.
+// Successor returns the record of a new installation of the same node after r
+// was complete: the node was sent back, reinstalled, or its restart was lost.
 func (r Record) Successor() Record {
-	next := NewRecord(r.MachineName, r.Fingerprint)
+	next := NewRecord(r.Identity, r.Fingerprint)
 	next.PreviousID = r.InstallationID
 	return next
 }
 
-// Held reports whether the node is to be left alone at now. A hold that was
-// set later than now does not count: the clock was set back, and nobody can
-// say for how long.
+// Held reports whether the node is to be left alone at now. A hold that was set
+// later than now does not count: the clock was set back by an unknown time.
 func (r Record) Held(now time.Time) bool {
 	return now.Before(r.HoldUntil) && !now.Before(r.Updated)
 }
@@ -90,10 +88,10 @@ func (r Record) Validate() error {
 		return fmt.Errorf("schema version %d is unknown, this program reads version %d", r.SchemaVersion, SchemaVersion)
 	case r.InstallationID == "":
 		return missing("installation_id")
-	case r.MachineName == "":
+	case r.Identity == "":
 		return missing("machine_name")
-	case !utf8.ValidString(r.MachineName):
-		return fmt.Errorf("machine_name %q is not UTF-8", r.MachineName)
+	case !utf8.ValidString(r.Identity):
+		return fmt.Errorf("machine_name %q is not UTF-8", r.Identity)
 	case !isFingerprint(r.Fingerprint):
 		return fmt.Errorf("fingerprint %q is not 64 lower case hex digits", r.Fingerprint)
 	case r.Phase != Installing && r.Phase != Complete && r.Phase != Resetting:
@@ -112,17 +110,17 @@ func missing(field string) error { return fmt.Errorf("%s is missing", field) }
 
 func (r Record) encode() ([]byte, error) {
 	if err := r.Validate(); err != nil {
-		return nil, fmt.Errorf("the record of %s: %w", quote(r.MachineName), err)
+		return nil, fmt.Errorf("the record of %s: %w", quote(r.Identity), err)
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("the record of %s: %w", quote(r.MachineName), err)
+		return nil, fmt.Errorf("the record of %s: %w", quote(r.Identity), err)
 	}
 	return append(data, '\n'), nil
 }
 
-// decode reads exactly one record of exactly our form: writing over a field
-// that is not known here would lose it.
+// decode reads exactly one record of exactly this form: overwriting a record
+// with a field that is unknown here would lose that field.
 func decode(data []byte) (Record, error) {
 	if err := checkText(data); err != nil {
 		return Record{}, err
@@ -146,7 +144,7 @@ func decode(data []byte) (Record, error) {
 		return Record{}, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, errors.New("there is more after the record")
+		return Record{}, errors.New("text follows the record")
 	}
 	return record, record.Validate()
 }
@@ -158,7 +156,13 @@ func checkText(data []byte) error {
 	case len(data) > maxRecordSize:
 		return fmt.Errorf("it is larger than %d bytes", maxRecordSize)
 	case bytes.IndexByte(data, 0) >= 0:
-		return errors.New("it holds NUL bytes, as after a crash of the file system")
+		return errors.New("it holds NUL bytes")
 	}
 	return nil
+}
+
+// ended reports whether the installation is over: complete, or the node was shut
+// down on the helper's request.
+func (r Record) ended() bool {
+	return r.Phase == Complete || r.Phase == Installing && !r.ShutDown.IsZero()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const machine = "n1.example.net"
+const identity = "n1.example.net"
 
 var fingerprint = Fingerprint([]byte("ours"))
 
@@ -32,14 +32,26 @@ func fixtures(t *testing.T, pattern string) map[string][]byte {
 	return all
 }
 
-// plant puts data where the machine's record is.
+// openStore returns a store in a directory of its own.
+func openStore(t *testing.T) *Store {
+	t.Helper()
+	s := NewStore(t.TempDir())
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// plant stores data, which may be no record at all, as the record of identity.
 func plant(t *testing.T, s *Store, data []byte) {
 	t.Helper()
-	path := s.RecordPath(machine)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	err := s.change(identity, true, func(r row) (row, error) {
+		r.record, r.pending = data, true
+		return r, nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,21 +81,21 @@ func TestRecordsWrittenBeforeStayReadable(t *testing.T) {
 
 func TestSuccessorNamesTheInstallationBefore(t *testing.T) {
 	t.Parallel()
-	before := NewRecord(machine, fingerprint)
+	before := NewRecord(identity, fingerprint)
 	next := before.Successor()
 	if next.PreviousID != before.InstallationID || next.InstallationID == before.InstallationID {
 		t.Errorf("got %s after %s, want an id of its own after %s", next.InstallationID, next.PreviousID, before.InstallationID)
 	}
-	if next.Phase != Installing || next.MachineName != machine || next.Fingerprint != fingerprint {
-		t.Errorf("got %+v, want the same machine and fingerprint, installing", next)
+	if next.Phase != Installing || next.Identity != identity || next.Fingerprint != fingerprint {
+		t.Errorf("got %+v, want the same identity and fingerprint, installing", next)
 	}
 }
 
 func TestHoldEndsByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := NewStore(t.TempDir())
-		record := NewRecord(machine, fingerprint)
+		s := openStore(t)
+		record := NewRecord(identity, fingerprint)
 		save(t, s, record)
 		record.HoldUntil = time.Now().Add(time.Minute)
 		if err := s.MarkComplete(record); err != nil {
@@ -110,9 +122,9 @@ func TestHoldEndsByItself(t *testing.T) {
 func TestTimesTellWhatHappened(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := NewStore(t.TempDir())
+		s := openStore(t)
 		start := time.Now()
-		record := NewRecord(machine, fingerprint)
+		record := NewRecord(identity, fingerprint)
 		time.Sleep(time.Second)
 		save(t, s, record)
 		time.Sleep(time.Second)
@@ -136,7 +148,7 @@ func save(t *testing.T, s *Store, r Record) {
 
 func load(t *testing.T, s *Store) Record {
 	t.Helper()
-	record, err := s.Load(machine)
+	record, err := s.Load(identity)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,63 +1,43 @@
-// Package installstate knows which installations this site owns: a durable
-// record per node says whether one is under way, finished or being taken down,
-// and kernel locks say whether a process is at work on it now. It does not know
-// how a node is provisioned, nor anything of Choria.
+// Package installstate keeps what this site knows of its installations: a
+// record per node, which process works on a node, and the few values that
+// outlive a run (pause, counters, last report, revision of the election). It
+// does not know how a node is provisioned, nor anything of Choria.
 //
-// A record claims no finished step: every step of an installation decides from
-// the node itself what is to do, so nothing written here can become false.
+// A record names no finished step: every step of an installation decides from
+// the node itself what is left to do, so a record cannot become false. That is
+// also why beginning an installation need not survive a power cut, only a kill:
+// if the record is lost the node is fresh again, and every step asks the node.
+// Completion, reset and removal are durable before they return, because they
+// end an installation: without them a node in service would look unfinished,
+// or a node that was reset would look provisioned.
+//
+// The state is kept by an engine. The embedded one is a SQLite database in the
+// state directory. Every change is a compare-and-set on a row's revision, which
+// makes claiming a node, reading its record and admitting it one transaction.
 package installstate
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // DefaultDirectory is the state directory of a system-wide installation.
 const DefaultDirectory = "/var/lib/choria-provision"
 
-const (
-	recordFile  = "record.json"
-	removedFile = ".record.json.removed" // a record between unlinking and the flush of that
-	lockFile    = "lock"
-	runLockFile = "run.lock"
-
-	maxRecordSize = 64 << 10 // a record takes less than 1 KiB, an escaped long name included
-)
-
-// Store is a state directory:
-//
-//	run.lock                 who runs now
-//	journal                  the last records of a run, until they are flushed
-//	nodes/NAME/record.json   the record, NAME is the escaped machine name
-//	nodes/NAME/lock          who is at work on the node now
-//
-// A Store is safe for concurrent use. Methods that change a record are for
-// callers that hold the node's lock.
+// Store holds the state of one site. It is safe for concurrent use. Methods
+// that change a record are for callers that hold the claim on its node.
 type Store struct {
-	dir   string
-	disk  disk
-	locks sync.Map        // *Lock by machine: those held through this Store
-	held  atomic.Int64    // how many these are
-	names group[struct{}] // syncs of the directory of nodes
-
-	journal  atomic.Pointer[journal] // nil: each record is flushed by itself
-	few      int                     // journalFew
-	caughtUp atomic.Bool             // see catchUp
-	emptied  atomic.Pointer[string]  // the epoch with which this Store emptied the journal, on the disk
+	dir    string
+	engine engine
+	claims sync.Map // *Claim by identity: those held through this Store
+	pause  pauseFlag
 }
 
-// NewStore returns the store in dir, which need not exist yet: nothing is made
-// before the first lock, Save or CheckWritable.
-func NewStore(dir string) *Store { return &Store{dir: dir, disk: realDisk(), few: journalFew} }
+// NewStore returns the store in dir, kept by the embedded engine. The directory
+// need not exist: nothing is created before the first claim or write.
+func NewStore(dir string) *Store { return &Store{dir: dir, engine: newSQLite(dir)} }
 
 // DefaultStore returns the store in DefaultDirectory.
 func DefaultStore() *Store { return NewStore(DefaultDirectory) }
@@ -65,211 +45,217 @@ func DefaultStore() *Store { return NewStore(DefaultDirectory) }
 // Dir returns the state directory.
 func (s *Store) Dir() string { return s.dir }
 
-// RecordPath returns where the machine's record is or would be.
-func (s *Store) RecordPath(machine string) string {
-	return filepath.Join(s.nodeDir(machine), recordFile)
+// Close ends this process's session, which frees its claims, and closes the
+// engine. A process that ends without Close frees them too.
+func (s *Store) Close() error { return s.engine.close() }
+
+// CheckWritable finds out by a durable write whether the state takes writes. It
+// creates what is missing. The error is ErrUnavailable, ErrDamaged or
+// ErrOldState.
+func (s *Store) CheckWritable() error {
+	return s.updateValue("checked", func([]byte) ([]byte, error) {
+		return []byte(time.Now().UTC().Format(time.RFC3339Nano)), nil
+	})
 }
 
-func (s *Store) nodesDir() string { return filepath.Join(s.dir, "nodes") }
+// row is what an engine keeps of one node.
+type row struct {
+	record   []byte // JSON; nil: there is none
+	session  string // session that holds the claim; empty: free
+	pending  bool   // the record is missing, unusable or not Complete
+	revision uint64 // of the last write; 0: there is no row
+}
 
-func (s *Store) nodeDir(machine string) string { return filepath.Join(s.nodesDir(), escape(machine)) }
+// value is a named value of an engine.
+type value struct {
+	data     []byte // nil: there is none
+	revision uint64
+}
 
-// Load returns the machine's record. Without one the error is ErrNotFound; a
-// record that cannot be read or understood, or names another machine, gives
-// ErrUnusable and stays as it is; ErrUnwritable says that the journal holds
-// records from before the machine went down that cannot be put in place. Load
-// needs no lock: who writes a record over has its file locked.
-func (s *Store) Load(machine string) (Record, error) {
-	if err := s.catchUp(); err != nil {
+// errConflict is a compare-and-set on a revision that is not the row's any more.
+var errConflict = errors.New("another process changed it")
+
+// engine keeps rows, values and sessions. Every write is a compare-and-set: it
+// happens only while the stored revision is the given one, else it returns
+// errConflict. Errors of the engine are ErrUnavailable, ErrDamaged or
+// ErrOldState.
+type engine interface {
+	// read returns the row of a node, the zero row when there is none.
+	read(identity string) (row, error)
+	// write stores next in place of the row with its revision and returns the
+	// new revision. A row without record and session is removed. A durable
+	// write is on disk, or replicated, before write returns; another one
+	// survives the end of the process.
+	write(identity string, next row, durable bool) (revision uint64, err error)
+	// each visits every row, or only pending ones, ordered by identity.
+	each(pendingOnly bool, visit func(identity string, r row) error) error
+	// value returns the named value, the zero value when there is none.
+	value(name string) (value, error)
+	// setValue durably stores next in place of the value with its revision; nil
+	// data removes it.
+	setValue(name string, next value) error
+	// session returns the id of this process's session and starts it first.
+	session() (string, error)
+	// holder returns the process behind a session, and whether it is alive.
+	holder(session string) (h Holder, alive bool, err error)
+	// deadline is the time after which this process may act under its claims no
+	// more; zero: as long as it lives.
+	deadline() time.Time
+	close() error
+}
+
+// Deadline returns the time after which the claims of this process may be
+// another's; zero when they last as long as the process.
+func (s *Store) Deadline() time.Time { return s.engine.deadline() }
+
+// Load returns the node's record. Without one the error is ErrNotFound; a record
+// that cannot be understood, or names another identity, is ErrUnusable and stays
+// as it is; the state as a whole may be ErrUnavailable, ErrDamaged or
+// ErrOldState. Load needs no claim.
+func (s *Store) Load(identity string) (Record, error) {
+	r, err := s.read(identity)
+	if err != nil {
 		return Record{}, err
 	}
-	path := s.RecordPath(machine)
-	record, err := readNoted(filepath.Dir(path))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Record{}, fmt.Errorf("%s: %w", quote(machine), ErrNotFound)
-	case err != nil:
-		return Record{}, unusable(machine, path, err)
-	case record.MachineName != machine:
-		return Record{}, unusable(machine, path, fmt.Errorf("it names the machine %q", record.MachineName))
+	return r.decode(identity)
+}
+
+// read returns the node's row; that of a claimed node cannot have changed since
+// this process wrote it.
+func (s *Store) read(identity string) (row, error) {
+	if claim := s.claimOn(identity); claim != nil {
+		if r, ok := claim.last(); ok {
+			return r, nil
+		}
+	}
+	return s.engine.read(identity)
+}
+
+// claimOn returns the claim that is held on the node through this Store, or nil.
+func (s *Store) claimOn(identity string) *Claim {
+	claim, _ := s.claims.Load(identity)
+	held, _ := claim.(*Claim)
+	return held
+}
+
+func (r row) decode(identity string) (Record, error) {
+	if r.record == nil {
+		return Record{}, fmt.Errorf("%s: %w", quote(identity), ErrNotFound)
+	}
+	record, err := decode(r.record)
+	if err == nil && record.Identity != identity {
+		err = fmt.Errorf("it names the identity %q", record.Identity)
+	}
+	if err != nil {
+		return Record{}, unusable(identity, err)
 	}
 	return record, nil
 }
 
-// readNoted reads the record in a node's directory, with what is noted beside it.
-func readNoted(dir string) (Record, error) {
-	record, err := readRecord(filepath.Join(dir, recordFile))
-	if err != nil || record.Phase != Installing {
-		return record, err
+// maxConflicts bounds how often a change of a row is tried that other processes
+// change at the same time.
+const maxConflicts = 100
+
+// change applies edit to the node's row. A row that another process changed in
+// between is edited again, unless this process holds the claim: then the claim
+// is lost.
+func (s *Store) change(identity string, durable bool, edit func(row) (row, error)) error {
+	claim := s.claimOn(identity)
+	for range maxConflicts {
+		current, err := s.read(identity)
+		if err != nil {
+			return err
+		}
+		next, err := edit(current)
+		if err != nil {
+			return err
+		}
+		next.revision, err = s.engine.write(identity, next, durable)
+		switch {
+		case err == nil:
+			claim.wrote(next)
+			return nil
+		case !errors.Is(err, errConflict):
+			return err
+		case claim.established():
+			return fmt.Errorf("%s: %w to another session", quote(identity), ErrClaimLost)
+		}
 	}
-	file, err := openFile(filepath.Join(dir, lockFile), os.O_RDONLY)
-	if err != nil { // without lock no note, which is all that can be missing
-		return record, nil
-	}
-	defer file.Close()
-	record.noted(readLockText(file).Restart)
-	return record, nil
+	return fmt.Errorf("%s: %w: %w", quote(identity), ErrUnavailable, errConflict)
 }
 
-func readRecord(path string) (Record, error) {
-	file, err := openFile(path, os.O_RDONLY|unix.O_NONBLOCK) // or a pipe would wait for its other end
-	if err != nil {
-		return Record{}, err
-	}
-	defer file.Close()
-	awaitWriter(file)
-	data, err := io.ReadAll(io.LimitReader(file, maxRecordSize+1))
-	if err != nil {
-		return Record{}, err
-	}
-	return decode(data)
-}
-
-// Save writes the record durably: after a nil return it survives a crash of
-// the machine, after an error the record from before is still in place. It
-// takes records that are Installing or Resetting; MarkComplete alone completes.
+// Save stores the record of an installation in progress, or of a reset. It
+// survives the end of the process; a reset is durable before Save returns. After
+// an error the record from before is still stored.
 //
-// What is stored already is never lost to a mistake: a record that cannot be
-// used gives ErrUnusable, one of another installation ErrOtherInstallation
-// (unless r was made by its Successor), one that is Resetting ErrResetting. A
-// disk that cannot be written gives ErrUnwritable.
+// A stored record is never lost to a mistake: one that cannot be used gives
+// ErrUnusable, one of another installation ErrOtherInstallation (unless r was
+// made by its Successor), one that is Resetting ErrResetting. A Complete r is
+// refused: only MarkComplete completes.
 func (s *Store) Save(r Record) error {
 	if r.Phase == Complete {
 		return errors.New("saving a record as complete: only MarkComplete does that")
 	}
-	return s.put(r)
+	return s.put(r, func(stored *Record) error {
+		switch {
+		case stored == nil:
+			return nil
+		case stored.Phase == Resetting && r.Phase != Resetting:
+			return unfinishedReset(*stored)
+		case stored.Phase == Complete && r.Phase == Installing && stored.InstallationID == r.InstallationID:
+			return otherInstallation(*stored, "it is complete, and a new installation needs a successor")
+		case stored.InstallationID != r.InstallationID && stored.InstallationID != r.PreviousID:
+			return otherInstallation(*stored, "another installation was recorded meanwhile")
+		}
+		return nil
+	})
 }
 
-// MarkComplete is the only completion signal: it writes r as Complete, durably
-// before it returns, with r's HoldUntil. The stored record must be r's own and
+// MarkComplete is the only completion signal: it stores r as Complete, with its
+// HoldUntil, durably before it returns. The stored record must be r's own and
 // Installing; without one the error is ErrNotFound, else those of Save.
 func (s *Store) MarkComplete(r Record) error {
-	stored, err := s.stored(r.MachineName)
-	if err != nil {
-		return err
-	}
-	if stored.InstallationID != r.InstallationID {
-		return s.otherInstallation(stored, "it is of another attempt")
-	}
 	r.Phase, r.Completed = Complete, time.Now().UTC().Round(0)
-	return s.put(r)
+	r.RestartRequested, r.ShutDown = time.Time{}, time.Time{}
+	return s.put(r, func(stored *Record) error {
+		switch {
+		case stored == nil:
+			return fmt.Errorf("%s: %w", quote(r.Identity), ErrNotFound)
+		case stored.Phase == Resetting:
+			return unfinishedReset(*stored)
+		case stored.InstallationID != r.InstallationID:
+			return otherInstallation(*stored, "it is of another attempt")
+		}
+		return nil
+	})
 }
 
-func (s *Store) put(r Record) error {
+// put stores r if allowed accepts the stored record, which is nil without one.
+func (s *Store) put(r Record, allowed func(stored *Record) error) error {
 	r.Updated = time.Now().UTC().Round(0)
 	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	stored, err := s.stored(r.MachineName)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return s.write(r, data, nil)
-	case err != nil:
-		return err
-	case stored.Phase == Resetting && r.Phase != Resetting:
-		return s.resetting(stored)
-	case stored.Phase == Complete && r.Phase == Installing && stored.InstallationID == r.InstallationID:
-		return s.otherInstallation(stored, "it is complete, and going on needs a successor")
-	case stored.InstallationID != r.InstallationID && stored.InstallationID != r.PreviousID:
-		return s.otherInstallation(stored, "another installation was recorded meanwhile")
-	}
-	return s.write(r, data, &stored)
-}
-
-// stored is Load, without reading what cannot have changed under our lock.
-func (s *Store) stored(machine string) (Record, error) {
-	if lock := s.lockOf(machine); lock.stored != nil {
-		return *lock.stored, nil
-	}
-	return s.Load(machine)
-}
-
-// lockOf is the machine's lock when it is held through this Store; else one that
-// knows of nothing.
-func (s *Store) lockOf(machine string) *Lock {
-	if lock, ok := s.locks.Load(machine); ok {
-		return lock.(*Lock)
-	}
-	return &Lock{}
-}
-
-// write replaces the record. When that cannot be flushed, what was there
-// before is put back, so that nobody sees as done what was reported as failed.
-func (s *Store) write(r Record, data []byte, before *Record) error {
-	dir, path := s.nodeDir(r.MachineName), s.RecordPath(r.MachineName)
-	lock := s.lockOf(r.MachineName)
-	lock.stored = nil
-	if lock.file == nil { // else the lock's file is in it
-		if _, err := s.makeDir(dir); err != nil {
-			return unwritable(err)
+	return s.change(r.Identity, r.Phase != Installing, func(current row) (row, error) {
+		stored, err := current.decode(r.Identity)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			err = allowed(nil)
+		case err == nil:
+			err = allowed(&stored)
 		}
-	}
-	if err := s.writeDurably(path, data, before, lock); err != nil {
-		return err
-	}
-	r.RestartAsked = time.Time{}
-	lock.stored, lock.said.Restart = &r, nil
-	return nil
+		current.record, current.pending = data, r.Phase != Complete
+		return current, err
+	})
 }
 
-func (s *Store) writeDurably(path string, data []byte, before *Record, lock *Lock) error {
-	if journal := s.journal.Load(); journal != nil {
-		if err := journal.add(path, data); err != nil {
-			return unwritable(err)
-		}
-		return nil
-	}
-	if err := s.leaveJournal(); err != nil {
-		return unwritable(err)
-	}
-	if err := s.disk.replace(path, data); err != nil {
-		return unwritable(err)
-	}
-	if err := s.flush(filepath.Dir(path), lock); err != nil {
-		return errors.Join(unwritable(err), s.restore(path, before))
-	}
-	return nil
-}
-
-func (s *Store) restore(path string, before *Record) error {
-	var err error
-	if before == nil {
-		err = s.disk.remove(path)
-	} else {
-		err = s.replaceBy(path, *before)
-	}
-	if err != nil {
-		return fmt.Errorf("putting back the record from before: %w", err)
-	}
-	return nil
-}
-
-func (s *Store) replaceBy(path string, r Record) error {
-	data, err := r.encode()
-	if err != nil {
-		return err
-	}
-	return s.disk.replace(path, data)
-}
-
-// flush makes the names in a node's directory durable, and the directory's own
-// name, which a process that died too early may have left unflushed.
-func (s *Store) flush(dir string, lock *Lock) error {
-	if err := s.disk.syncDir(dir); err != nil || lock.named {
-		return err
-	}
-	err := s.names.do(struct{}{}, func([]struct{}) error { return s.disk.syncDir(s.nodesDir()) })
-	lock.named = err == nil
-	return err
-}
-
-// BeginReset turns the machine's record to Resetting, durably, so that an
+// BeginReset turns the node's record to Resetting, durably, so that an
 // interrupted reset is seen as one. Without a record the error is ErrNotFound.
-// A record that cannot be used stays as it is and is no error: it keeps the
-// node refused as well as a Resetting one, until Remove.
-func (s *Store) BeginReset(machine string) error {
-	record, err := s.Load(machine)
+// A record that cannot be used stays as it is and is no error: until Remove it
+// keeps the node refused as well as a Resetting one.
+func (s *Store) BeginReset(identity string) error {
+	record, err := s.Load(identity)
 	switch {
 	case errors.Is(err, ErrUnusable):
 		return nil
@@ -282,42 +268,73 @@ func (s *Store) BeginReset(machine string) error {
 	return s.Save(record)
 }
 
-// Remove forgets the machine's record, whatever is in it, durably before it
-// returns. When the removal cannot be flushed the record is put back and the
-// error is ErrUnwritable: a reset that reports failure leaves the node visibly
-// owned. Without a record the error is ErrNotFound.
-func (s *Store) Remove(machine string) error {
-	dir, path := s.nodeDir(machine), s.RecordPath(machine)
-	lock := s.lockOf(machine)
-	lock.stored = nil
-	if err := s.catchUp(); err != nil {
-		return err
-	}
-	if err := s.leaveJournal(); err != nil {
-		return unwritable(err)
-	}
-	removed := filepath.Join(dir, removedFile)
-	// A rename takes the name away as an unlink does, and putting it back
-	// needs no space on the disk.
-	err := s.disk.rename(path, removed)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", quote(machine), ErrNotFound)
-	}
-	if err != nil {
-		return unwritable(err)
-	}
-	if err := s.flush(dir, lock); err != nil {
-		return errors.Join(unwritable(err), s.putBack(removed, path))
-	}
-	if err := s.disk.remove(removed); err != nil {
-		return unwritable(err)
-	}
-	return nil
+// Remove forgets the node's record, also one that cannot be used, durably before
+// it returns; after an error the record is still stored. Without a record the
+// error is ErrNotFound.
+func (s *Store) Remove(identity string) error {
+	return s.change(identity, true, func(current row) (row, error) {
+		if current.record == nil {
+			return row{}, fmt.Errorf("%s: %w", quote(identity), ErrNotFound)
+		}
+		current.record, current.pending = nil, true
+		return current, nil
+	})
 }
 
-func (s *Store) putBack(removed, path string) error {
-	if err := s.disk.rename(removed, path); err != nil {
-		return fmt.Errorf("putting the record back: %w; it is now %s", err, removed)
-	}
-	return nil
+// Entry is one node in the store.
+type Entry struct {
+	Identity string
+	Record   Record // zero without record, or when Err is set
+	Err      error  // ErrUnusable; nil when the record is fine or there is none
+	Locked   bool   // a living process works on it now
+	Holder   Holder // the process, when Locked
+}
+
+// HasRecord reports whether there is a record, usable or not.
+func (e Entry) HasRecord() bool { return e.Err != nil || e.Record.SchemaVersion != 0 }
+
+// List returns every node that has a record or is being worked on, ordered by
+// identity, each with its own error. It changes nothing; a store that does not
+// exist is empty. The error concerns the state as a whole, see Load.
+func (s *Store) List() ([]Entry, error) {
+	var entries []Entry
+	holders := map[string]Entry{} // by session: one process has many claims
+	err := s.engine.each(false, func(identity string, r row) error {
+		entry := Entry{Identity: identity}
+		if r.record != nil {
+			entry.Record, entry.Err = r.decode(identity)
+		}
+		if r.session != "" {
+			h, ok := holders[r.session]
+			if !ok {
+				var err error
+				if h.Holder, h.Locked, err = s.engine.holder(r.session); err != nil {
+					return err
+				}
+				holders[r.session] = h
+			}
+			entry.Holder, entry.Locked = h.Holder, h.Locked
+		}
+		if entry.HasRecord() || entry.Locked {
+			entries = append(entries, entry)
+		}
+		return nil
+	})
+	return entries, err
+}
+
+// RestartRequested returns the identities whose installation was cut off between
+// the request to restart and its reply: Installing, with that time set. Records
+// that cannot be used are left out, since Admit refuses their nodes anyway. The
+// error is that of List.
+func (s *Store) RestartRequested() ([]string, error) {
+	var identities []string
+	err := s.engine.each(true, func(identity string, r row) error {
+		record, err := r.decode(identity)
+		if err == nil && record.Phase == Installing && !record.RestartRequested.IsZero() {
+			identities = append(identities, identity)
+		}
+		return nil
+	})
+	return identities, err
 }

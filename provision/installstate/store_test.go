@@ -2,12 +2,14 @@ package installstate
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -15,57 +17,34 @@ import (
 func TestNoRecordIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "none"))
-	if _, err := s.Load(machine); !errors.Is(err, ErrNotFound) {
+	defer s.Close()
+	if _, err := s.Load(identity); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Load: got %v, want ErrNotFound", err)
 	}
-	if err := s.MarkComplete(NewRecord(machine, fingerprint)); !errors.Is(err, ErrNotFound) {
-		t.Errorf("MarkComplete: got %v, want ErrNotFound", err)
-	}
-	if err := s.BeginReset(machine); !errors.Is(err, ErrNotFound) {
+	if err := s.BeginReset(identity); !errors.Is(err, ErrNotFound) {
 		t.Errorf("BeginReset: got %v, want ErrNotFound", err)
 	}
-	if err := s.Remove(machine); !errors.Is(err, ErrNotFound) {
+	if err := s.Remove(identity); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Remove: got %v, want ErrNotFound", err)
 	}
+	if entries, err := s.List(); len(entries) != 0 || err != nil {
+		t.Errorf("List: got %v, %v, want nothing", entries, err)
+	}
+	if p, err := s.Pause(); p != nil || err != nil {
+		t.Errorf("Pause: got %v, %v, want none", p, err)
+	}
 	if _, err := os.Stat(s.Dir()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want that looking makes no directory", err)
+		t.Errorf("got %v, want that reading creates no directory", err)
 	}
-}
-
-func TestSaveKeepsFilesPrivate(t *testing.T) {
-	t.Parallel()
-	s := NewStore(filepath.Join(t.TempDir(), "state"))
-	lock, err := s.AcquireLock(machine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Release()
-	save(t, s, NewRecord(machine, fingerprint))
-	want := map[string]fs.FileMode{
-		".": 0o700, "nodes": 0o700, "nodes/" + machine: 0o700,
-		"nodes/" + machine + "/record.json": 0o600, "nodes/" + machine + "/lock": 0o600,
-	}
-	got := make(map[string]fs.FileMode)
-	err = fs.WalkDir(os.DirFS(s.Dir()), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		got[path] = info.Mode().Perm()
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files and modes (-want +got):\n%s", diff)
+	if err := s.MarkComplete(NewRecord(identity, fingerprint)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("MarkComplete: got %v, want ErrNotFound for an installation that was never begun", err)
 	}
 }
 
 func TestOnlyMarkCompleteCompletes(t *testing.T) {
 	t.Parallel()
-	s := NewStore(t.TempDir())
-	record := NewRecord(machine, fingerprint)
+	s := openStore(t)
+	record := NewRecord(identity, fingerprint)
 	save(t, s, record)
 	record.Phase, record.Completed = Complete, record.Created
 	if err := s.Save(record); err == nil {
@@ -74,17 +53,33 @@ func TestOnlyMarkCompleteCompletes(t *testing.T) {
 	if got := load(t, s).Phase; got != Installing {
 		t.Errorf("got %s, want installing", got)
 	}
+	record.RestartRequested, record.ShutDown = time.Now(), time.Now()
 	if err := s.MarkComplete(record); err != nil {
 		t.Fatal(err)
 	}
-	if got := load(t, s).Phase; got != Complete {
-		t.Errorf("got %s, want complete", got)
+	if got := load(t, s); got.Phase != Complete || !got.RestartRequested.IsZero() || !got.ShutDown.IsZero() {
+		t.Errorf("got %+v, want complete, with neither a restart nor a shutdown to wait for", got)
+	}
+}
+
+func TestRemovedRecordCannotBeCompleted(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	claim := acquire(t, s.AcquireLock)
+	defer claim.Release()
+	record := NewRecord(identity, fingerprint)
+	save(t, s, record)
+	if err := s.Remove(identity); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MarkComplete(record); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v under the same claim, want ErrNotFound", err)
 	}
 }
 
 func TestStoredRecordIsNotLostToAMistake(t *testing.T) {
 	t.Parallel()
-	stored := NewRecord(machine, fingerprint)
+	stored := NewRecord(identity, fingerprint)
 	again := stored
 	tests := []struct {
 		name  string
@@ -92,8 +87,8 @@ func TestStoredRecordIsNotLostToAMistake(t *testing.T) {
 		do    func(*Store) error
 		want  error
 	}{
-		{"another installation", Installing, func(s *Store) error { return s.Save(NewRecord(machine, fingerprint)) }, ErrOtherInstallation},
-		{"completing another", Installing, func(s *Store) error { return s.MarkComplete(NewRecord(machine, fingerprint)) }, ErrOtherInstallation},
+		{"another installation", Installing, func(s *Store) error { return s.Save(NewRecord(identity, fingerprint)) }, ErrOtherInstallation},
+		{"completing another", Installing, func(s *Store) error { return s.MarkComplete(NewRecord(identity, fingerprint)) }, ErrOtherInstallation},
 		{"going on in mid-reset", Resetting, func(s *Store) error { return s.Save(again) }, ErrResetting},
 		{"completing in mid-reset", Resetting, func(s *Store) error { return s.MarkComplete(again) }, ErrResetting},
 		{"going on after the end", Complete, func(s *Store) error { return s.Save(again) }, ErrOtherInstallation},
@@ -103,7 +98,7 @@ func TestStoredRecordIsNotLostToAMistake(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := NewStore(t.TempDir())
+			s := openStore(t)
 			save(t, s, stored)
 			switch test.phase {
 			case Complete:
@@ -111,7 +106,7 @@ func TestStoredRecordIsNotLostToAMistake(t *testing.T) {
 					t.Fatal(err)
 				}
 			case Resetting:
-				if err := s.BeginReset(machine); err != nil {
+				if err := s.BeginReset(identity); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -130,143 +125,96 @@ func TestUnusableRecordIsRefusedAndKept(t *testing.T) {
 	for name, data := range fixtures(t, "testdata/records/bad/*.json") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := NewStore(t.TempDir())
+			s := openStore(t)
 			plant(t, s, data)
-			_, disposition, err := Admit(s, machine, fingerprint)
-			if !errors.Is(err, ErrUnusable) || disposition != 0 {
-				t.Errorf("Admit: got %s, %v, want ErrUnusable", disposition, err)
-			}
-			for _, want := range []string{s.RecordPath(machine), "provision reset " + machine} {
-				if err != nil && !strings.Contains(err.Error(), want) {
-					t.Errorf("got %q, want it to name %s", err, want)
-				}
+			_, disposition, err := Admit(s, identity, fingerprint)
+			if !errors.Is(err, ErrUnusable) || disposition != 0 || !strings.Contains(fmt.Sprint(err), "provision reset "+identity) {
+				t.Errorf("Admit: got %s, %v, want ErrUnusable and the command that frees the node", disposition, err)
 			}
 			for name, err := range map[string]error{
-				"Save": s.Save(NewRecord(machine, fingerprint)), "MarkComplete": s.MarkComplete(NewRecord(machine, fingerprint)),
+				"Save": s.Save(NewRecord(identity, fingerprint)), "MarkComplete": s.MarkComplete(NewRecord(identity, fingerprint)),
 			} {
 				if !errors.Is(err, ErrUnusable) {
 					t.Errorf("%s: got %v, want ErrUnusable", name, err)
 				}
 			}
-			if err := s.BeginReset(machine); err != nil {
+			if err := s.BeginReset(identity); err != nil {
 				t.Errorf("BeginReset: got %v, want none", err)
 			}
-			kept, err := os.ReadFile(s.RecordPath(machine))
-			if err != nil || string(kept) != string(data) {
-				t.Errorf("got %q, %v, want the file as it was", kept, err)
+			kept, err := s.engine.read(identity)
+			if err != nil || string(kept.record) != string(data) {
+				t.Errorf("got %q, %v, want the record as it was", kept.record, err)
 			}
-			if err := s.Remove(machine); err != nil {
+			if _, _, err := Admit(s, "another", fingerprint); err != nil {
+				t.Errorf("got %v for another node, want it admitted", err)
+			}
+			if err := s.Remove(identity); err != nil {
 				t.Errorf("Remove: got %v, want the way out", err)
 			}
 		})
 	}
 }
 
-func TestRecordThatIsNoFileIsUnusable(t *testing.T) {
+func TestIdentityThatJSONCannotHoldIsRefused(t *testing.T) {
 	t.Parallel()
-	s := NewStore(t.TempDir())
-	if err := os.MkdirAll(s.RecordPath(machine), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Load(machine); !errors.Is(err, ErrUnusable) {
-		t.Errorf("got %v, want ErrUnusable", err)
-	}
-}
-
-func TestMachineNameThatJSONCannotHoldIsRefused(t *testing.T) {
-	t.Parallel()
-	s := NewStore(t.TempDir())
+	s := openStore(t)
 	if err := s.Save(NewRecord("a\xff", fingerprint)); err == nil {
 		t.Error("got it saved, want an error: it would never load again")
 	}
 }
 
-func TestRemovalThatCannotBeFlushedPutsTheRecordBack(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
-	s := NewStore(t.TempDir())
-	save(t, s, NewRecord(machine, fingerprint))
-	if err := s.BeginReset(machine); err != nil {
+	s := openStore(t)
+	save(t, s, NewRecord("b", fingerprint))
+	save(t, s, NewRecord("a", fingerprint))
+	plant(t, s, []byte("{"))
+	claim, err := s.AcquireLock("claimed only")
+	if err != nil {
 		t.Fatal(err)
 	}
-	before := load(t, s)
-	real := s.disk
-	s.disk.syncDir = func(string) error { return syscall.EIO }
-	if err := s.Remove(machine); !errors.Is(err, ErrUnwritable) || !errors.Is(err, syscall.EIO) {
-		t.Errorf("got %v, want ErrUnwritable with its cause", err)
+	defer claim.Release()
+	entries, err := s.List()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(before, load(t, s)); diff != "" {
-		t.Errorf("the record changed (-before +after):\n%s", diff)
+	var got []string
+	for _, e := range entries {
+		got = append(got, fmt.Sprintf("%s record=%v unusable=%v locked=%v", e.Identity, e.HasRecord(), errors.Is(e.Err, ErrUnusable), e.Locked))
+		if e.Locked && e.Holder.PID != os.Getpid() {
+			t.Errorf("got holder %+v, want this process", e.Holder)
+		}
 	}
-	s.disk = real
-	if err := s.Remove(machine); err != nil {
-		t.Errorf("got %v, want it gone when the disk is well again", err)
+	want := []string{
+		"a record=true unusable=false locked=false", "b record=true unusable=false locked=false",
+		"claimed only record=false unusable=false locked=true", identity + " record=true unusable=true locked=false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 }
 
-func TestRemovalThatFailsKeepsTheRecord(t *testing.T) {
+func TestRestartRequestedListsThoseAlone(t *testing.T) {
 	t.Parallel()
-	s := NewStore(t.TempDir())
-	save(t, s, NewRecord(machine, fingerprint))
-	s.disk.rename = func(string, string) error { return syscall.EROFS }
-	if err := s.Remove(machine); !errors.Is(err, ErrUnwritable) {
-		t.Errorf("got %v, want ErrUnwritable", err)
+	s := openStore(t)
+	for _, name := range []string{"requested", "not requested", "complete", "in reset"} {
+		record := NewRecord(name, fingerprint)
+		if name != "not requested" {
+			record.RestartRequested = time.Now().UTC()
+		}
+		save(t, s, record)
+		if name == "complete" {
+			if err := s.MarkComplete(record); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	load(t, s)
-}
-
-func TestWriteThatCannotBeFlushedShowsNothing(t *testing.T) {
-	t.Parallel()
-	s := NewStore(t.TempDir())
-	real := s.disk
-	fail := func(string) error { return syscall.EIO }
-
-	save(t, s, NewRecord("other", fingerprint)) // the directories are there
-	if err := os.Mkdir(s.nodeDir(machine), 0o700); err != nil {
+	if err := s.BeginReset("in reset"); err != nil {
 		t.Fatal(err)
 	}
-	record := NewRecord(machine, fingerprint)
-	s.disk.syncDir = fail
-	if err := s.Save(record); !errors.Is(err, ErrUnwritable) {
-		t.Errorf("Save: got %v, want ErrUnwritable", err)
-	}
-	if _, err := s.Load(machine); !errors.Is(err, ErrNotFound) {
-		t.Errorf("got %v, want no record", err)
-	}
-
-	s.disk = real
-	save(t, s, record)
-	s.disk.syncDir = fail
-	if err := s.MarkComplete(record); !errors.Is(err, ErrUnwritable) {
-		t.Errorf("MarkComplete: got %v, want ErrUnwritable", err)
-	}
-	if got := load(t, s).Phase; got != Installing {
-		t.Errorf("got %s, want installing", got)
-	}
-}
-
-func TestFullDiskIsFoundBeforeAnyWork(t *testing.T) {
-	t.Parallel()
-	s := NewStore(t.TempDir())
-	if err := s.CheckWritable(); err != nil {
-		t.Fatal(err)
-	}
-	left, err := os.ReadDir(s.nodesDir())
-	if err != nil || len(left) != 0 {
-		t.Errorf("got %v, %v, want nothing left behind", left, err)
-	}
-	s.disk.replace = func(path string, _ []byte) error { return &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC} }
-	if err := s.CheckWritable(); !errors.Is(err, ErrUnwritable) || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v, want ErrUnwritable with its cause", err)
-	}
-}
-
-func TestStateDirectoryThatIsAFileIsFound(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "state")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := NewStore(path).CheckWritable(); !errors.Is(err, ErrUnwritable) {
-		t.Errorf("got %v, want ErrUnwritable", err)
+	plant(t, s, []byte("{"))
+	got, err := s.RestartRequested()
+	if err != nil || !slices.Equal(got, []string{"requested"}) {
+		t.Errorf("got %q, %v, want the one whose restart was requested", got, err)
 	}
 }

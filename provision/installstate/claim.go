@@ -1,0 +1,167 @@
+package installstate
+
+import (
+	"errors"
+	"sync"
+)
+
+// Claim is this process's exclusive right to work on one node. It ends with
+// Release or with the process. Between AcquireLock and Release it belongs to one
+// goroutine.
+type Claim struct {
+	store    *Store
+	identity string
+	release  sync.Once
+
+	mu      sync.Mutex
+	written bool
+	row     row // as this process wrote it last, when written
+}
+
+// last returns the row as this process wrote it last, if it did.
+func (c *Claim) last() (row, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.row, c.written
+}
+
+// established reports whether the claim is in the node's row. A nil claim is not.
+func (c *Claim) established() bool {
+	if c == nil {
+		return false
+	}
+	_, written := c.last()
+	return written
+}
+
+// wrote keeps the row that this process wrote. A nil claim keeps nothing.
+func (c *Claim) wrote(r row) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.row, c.written = r, true
+}
+
+// AcquireLock claims one node for this process, whatever its record says, and
+// does not wait. When a living process has it the error is a *LockHeld, which
+// unwraps to ErrLockHeld; the claim of a dead one is free. Other errors are those
+// of Load.
+func (s *Store) AcquireLock(identity string) (*Claim, error) {
+	session, err := s.engine.session()
+	if err != nil {
+		return nil, err
+	}
+	claim := &Claim{store: s, identity: identity}
+	if _, taken := s.claims.LoadOrStore(identity, claim); taken {
+		return nil, s.heldBy(session, identity)
+	}
+	err = s.change(identity, false, func(current row) (row, error) {
+		// A row with this session and without a claim in the map was left by a
+		// release that could not be written.
+		if current.session != "" && current.session != session {
+			if err := s.heldBy(current.session, identity); err != nil {
+				return row{}, err
+			}
+		}
+		current.session, current.pending = session, current.pending || current.record == nil
+		return current, nil
+	})
+	if err != nil {
+		s.claims.Delete(identity)
+		return nil, err
+	}
+	return claim, nil
+}
+
+// heldBy returns *LockHeld when the session's process lives, nil when it is gone.
+func (s *Store) heldBy(session, identity string) error {
+	h, alive, err := s.engine.holder(session)
+	if err != nil || !alive {
+		return err
+	}
+	return &LockHeld{What: quote(identity), Holder: h}
+}
+
+// Release ends the claim. A row without a record goes with it: a hostile node can
+// invent identities without end. More than one call does nothing. A release that
+// cannot be written leaves the claim to the end of the process; this process can
+// claim the node again.
+func (c *Claim) Release() {
+	c.release.Do(func() {
+		_ = c.store.change(c.identity, false, func(current row) (row, error) {
+			current.session = ""
+			return current, nil
+		})
+		c.store.claims.Delete(c.identity)
+	})
+}
+
+// AcquireMutationLock claims the node for ordinary lifecycle work: restart,
+// shutdown, reprovision. Beyond the errors of AcquireLock it returns
+// ErrInstallationInProgress unless there is no record, it is Complete, or the
+// node was shut down on the helper's request. A record that cannot be used counts
+// as not complete and is ErrUnusable too.
+func (s *Store) AcquireMutationLock(identity string) (*Claim, error) {
+	claim, err := s.AcquireLock(identity)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Load(identity)
+	if errors.Is(err, ErrNotFound) || err == nil && record.ended() {
+		return claim, nil
+	}
+	claim.Release()
+	var bad *RecordError
+	switch {
+	case errors.As(err, &bad):
+		bad.causes = append(bad.causes, ErrInstallationInProgress)
+		return nil, bad
+	case err != nil:
+		return nil, err
+	default:
+		return nil, inProgress(record)
+	}
+}
+
+// AcquireRunLock takes the lock that one `once` or `watch` on this host holds
+// while it runs, and removes what dead processes left: session files, and rows
+// without a record. When a run is at work the error is a *LockHeld.
+func (s *Store) AcquireRunLock() (*RunLock, error) {
+	lock, err := lockRun(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	removeDeadSessions(s.dir)
+	if err := s.removeAbandoned(); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// RunHolder returns the process that runs `once` or `watch` on this host now, if
+// one does. It creates nothing.
+func (s *Store) RunHolder() (h Holder, running bool, err error) { return runHolder(s.dir) }
+
+// removeAbandoned removes rows that have no record and a dead session.
+func (s *Store) removeAbandoned() error {
+	var abandoned []string
+	err := s.engine.each(true, func(identity string, r row) error {
+		if r.record != nil {
+			return nil
+		}
+		_, alive, err := s.engine.holder(r.session)
+		if err == nil && !alive {
+			abandoned = append(abandoned, identity)
+		}
+		return err
+	})
+	for _, identity := range abandoned {
+		if claim, err := s.AcquireLock(identity); err == nil {
+			claim.Release()
+		}
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package installstate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ensureDirectory creates the state directory if it is missing and checks it.
+func ensureDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return unavailable(dir, err)
+	}
+	return checkDirectory(dir)
+}
+
+// checkDirectory refuses a directory in which this user may not write, before
+// anything is created there, and one in which any user may replace files. A
+// missing directory is fs.ErrNotExist.
+func checkDirectory(dir string) error {
+	info, err := os.Stat(dir) // a link is fine: systemd makes one for a dynamic user
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return err
+	case err != nil:
+		return unavailable(dir, err)
+	case !info.IsDir():
+		return fmt.Errorf("%w: %s is not a directory", ErrUnavailable, dir)
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("%w: %s can be written by every user; run `chmod o-w %s`", ErrUnavailable, dir, dir)
+	}
+	if err := checkAccess(dir, info); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkAccess returns an error that names the user to run as when this one may
+// not write to path, a directory or a file in it.
+func checkAccess(path string, directory fs.FileInfo) error {
+	err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w: uid %d may not write to %s; run `runuser -u %s -- provision ...`", ErrUnavailable, os.Geteuid(), path, ownerName(directory))
+	default:
+		return unavailable(path, err)
+	}
+}
+
+func ownerName(info fs.FileInfo) string {
+	uid, _ := ownerOf(info)
+	if found, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return found.Username
+	}
+	return "'#" + strconv.Itoa(uid) + "'"
+}
+
+// RunAs returns the name of the user to run as when dir belongs to another user
+// than root and this process; empty when this user is right.
+func RunAs(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	if uid, _ := ownerOf(info); uid == os.Geteuid() || uid == 0 {
+		return ""
+	}
+	return ownerName(info)
+}
+
+// openRegular opens the file for reading and writing, and creates it first if it
+// is missing. It follows no link and waits for no pipe, since the file may have
+// been planted. A file that root creates belongs to the directory's owner, so
+// that the service can use what an administrator's command leaves.
+func openRegular(path string) (file *os.File, created bool, err error) {
+	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return nil, false, err
+	}
+	file, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, fileMode(dir))
+	if errors.Is(err, fs.ErrExist) {
+		file, err = openPlain(path, flags)
+		return file, false, err
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if err := adopt(file, dir); err != nil {
+		file.Close()
+		_ = os.Remove(path)
+		return nil, false, err
+	}
+	return file, true, nil
+}
+
+// openPlain opens a file that exists; anything but a regular file is an error.
+func openPlain(path string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, not a file of this program", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		file.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
+	return file, nil
+}
+
+// fileMode gives a group that may write to the directory the same right to the
+// files in it.
+func fileMode(dir fs.FileInfo) fs.FileMode {
+	return 0o600 | dir.Mode().Perm()&0o020*3 // 0o060: reading goes with writing
+}
+
+// Adopt gives a new file in the state directory to the directory's owner when
+// root created it, so that the service can read and replace it.
+func Adopt(file *os.File) error {
+	dir, err := os.Stat(filepath.Dir(file.Name()))
+	if err != nil {
+		return err
+	}
+	return adopt(file, dir)
+}
+
+// adopt gives a file that root created to the directory's owner.
+func adopt(file *os.File, dir fs.FileInfo) error {
+	if err := file.Chmod(fileMode(dir)); err != nil { // whatever the umask
+		return err
+	}
+	uid, gid := ownerOf(dir)
+	if os.Geteuid() != 0 || uid == 0 {
+		return nil
+	}
+	return file.Chown(uid, gid)
+}
+
+// ownerOf returns the user and group that own the file.
+func ownerOf(info fs.FileInfo) (uid, gid int) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	return int(stat.Uid), int(stat.Gid)
+}

@@ -1,0 +1,336 @@
+package installstate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// sqlite is the embedded engine: a database in the state directory. It is opened
+// at the first use and created at the first write.
+type sqlite struct {
+	dir string
+
+	mu     sync.Mutex
+	db     *database    // nil: not open
+	own    *fileSession // nil: none yet
+	closed bool
+}
+
+func newSQLite(dir string) *sqlite { return &sqlite{dir: dir} }
+
+// change is one compare-and-set and what came of it.
+type change struct {
+	durable  bool
+	identity string // of a row; empty: a value
+	row      row
+	name     string // of a value
+	value    value
+
+	done     chan struct{} // closed when the rest is known
+	revision uint64
+	err      error
+}
+
+// open returns the database. With create false a missing one is fs.ErrNotExist.
+func (e *sqlite) open(create bool) (*database, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.db != nil {
+		return e.db, nil
+	}
+	if e.closed {
+		return nil, errors.Join(ErrUnavailable, sql.ErrConnDone)
+	}
+	db, err := openDatabase(e.dir, create)
+	if err == nil {
+		e.db = db
+	}
+	return db, err
+}
+
+func (e *sqlite) read(identity string) (r row, err error) {
+	err = e.query(func(db *database) error {
+		return db.readRow.QueryRow(identity).Scan((*blob)(&r.record), &r.session, &r.pending, &r.revision)
+	})
+	return r, err
+}
+
+func (e *sqlite) value(name string) (v value, err error) {
+	err = e.query(func(db *database) error {
+		return db.readValue.QueryRow(name).Scan((*blob)(&v.data), &v.revision)
+	})
+	return v, err
+}
+
+// blob reads bytes and tells none from NULL, which is nil.
+type blob []byte
+
+// Scan implements sql.Scanner.
+func (b *blob) Scan(source any) error {
+	switch data := source.(type) {
+	case nil:
+		*b = nil
+	case []byte:
+		*b = append([]byte{}, data...)
+	case string: // written by another program
+		*b = []byte(data)
+	default:
+		return fmt.Errorf("a column holds %T, not bytes", source)
+	}
+	return nil
+}
+
+// query runs a read. Without a database or a row it finds nothing, which is no
+// error.
+func (e *sqlite) query(read func(*database) error) error {
+	db, err := e.open(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := read(db); !errors.Is(err, sql.ErrNoRows) {
+		return db.explain(err)
+	}
+	return nil
+}
+
+func (e *sqlite) each(pendingOnly bool, visit func(string, row) error) error {
+	var visitErr error
+	err := e.query(func(db *database) error {
+		statement := listAll
+		if pendingOnly {
+			statement = listPending
+		}
+		rows, err := db.readers.Query(statement)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() && visitErr == nil {
+			var identity string
+			var r row
+			if err := rows.Scan(&identity, (*blob)(&r.record), &r.session, &r.pending, &r.revision); err != nil {
+				return err
+			}
+			visitErr = visit(identity, r)
+		}
+		return rows.Err()
+	})
+	return errors.Join(visitErr, err)
+}
+
+func (e *sqlite) write(identity string, next row, durable bool) (uint64, error) {
+	c := &change{identity: identity, row: next, durable: durable}
+	e.do(c)
+	return c.revision, c.err
+}
+
+func (e *sqlite) setValue(name string, next value) error {
+	c := &change{name: name, value: next, durable: true}
+	e.do(c)
+	return c.err
+}
+
+func (e *sqlite) do(c *change) {
+	db, err := e.open(true)
+	if err != nil {
+		c.err = err
+		return
+	}
+	c.done = make(chan struct{})
+	select {
+	case db.changes <- c:
+		<-c.done
+	case <-db.closing:
+		c.err = errors.Join(ErrUnavailable, sql.ErrConnDone)
+	}
+}
+
+func (e *sqlite) session() (string, error) {
+	if _, err := e.open(true); err != nil {
+		return "", err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.own == nil {
+		own, err := startSession(e.dir)
+		if err != nil {
+			return "", err
+		}
+		e.own = own
+	}
+	return e.own.id, nil
+}
+
+func (e *sqlite) holder(session string) (Holder, bool, error) { return sessionHolder(e.dir, session) }
+
+// deadline is zero: the kernel ends the session with the process.
+func (e *sqlite) deadline() time.Time { return time.Time{} }
+
+func (e *sqlite) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.own != nil {
+		e.own.end()
+		e.own = nil
+	}
+	if e.db == nil {
+		return nil
+	}
+	err := e.db.close()
+	e.db = nil
+	return err
+}
+
+// database is an open state.db.
+type database struct {
+	path      string
+	readers   *sql.DB
+	readRow   *sql.Stmt
+	readValue *sql.Stmt
+
+	durable, quick *writer
+	changes        chan *change
+	closing        chan struct{}
+	closed         sync.WaitGroup
+}
+
+// serve commits changes until the database is closed: one commit for all whose
+// callers wait while the one before is under way.
+func (d *database) serve() {
+	for {
+		var batch []*change
+		select {
+		case c := <-d.changes:
+			batch = d.gather(c)
+		case <-d.closing:
+			return
+		}
+		err := d.explain(d.transaction(batch))
+		for _, c := range batch {
+			if err != nil { // a change whose revision is outdated failed alone
+				c.err = err
+			}
+			close(c.done)
+		}
+	}
+}
+
+func (d *database) gather(first *change) []*change {
+	batch := []*change{first}
+	for {
+		select {
+		case c := <-d.changes:
+			batch = append(batch, c)
+		default:
+			return batch
+		}
+	}
+}
+
+// writer is the one connection for writes of one durability. In WAL mode a
+// commit under `synchronous=FULL` is on disk when it returns, with all commits
+// before it; one under NORMAL survives the end of the process alone.
+type writer struct {
+	db       *sql.DB
+	conn     *sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+const (
+	readRow     = `SELECT record, session, pending, revision FROM nodes WHERE identity = ?`
+	readValue   = `SELECT data, revision FROM stored_values WHERE name = ?`
+	listAll     = `SELECT identity, record, session, pending, revision FROM nodes ORDER BY identity`
+	listPending = `SELECT identity, record, session, pending, revision FROM nodes WHERE pending ORDER BY identity`
+)
+
+const (
+	insertRow   = `INSERT INTO nodes (identity, record, session, pending, revision) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	updateRow   = `UPDATE nodes SET record = ?, session = ?, pending = ?, revision = ? WHERE identity = ? AND revision = ?`
+	removeRow   = `DELETE FROM nodes WHERE identity = ? AND revision = ?`
+	insertValue = `INSERT INTO stored_values (name, data, revision) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	updateValue = `UPDATE stored_values SET data = ?, revision = ? WHERE name = ? AND revision = ?`
+	removeValue = `DELETE FROM stored_values WHERE name = ? AND revision = ?`
+)
+
+// run executes a statement, which is prepared once.
+func (w *writer) run(statement string, arguments ...any) (sql.Result, error) {
+	prepared := w.prepared[statement]
+	if prepared == nil {
+		var err error
+		if prepared, err = w.conn.PrepareContext(context.Background(), statement); err != nil {
+			return nil, err
+		}
+		w.prepared[statement] = prepared
+	}
+	return prepared.Exec(arguments...)
+}
+
+// transaction stores the changes in the order they came.
+func (d *database) transaction(changes []*change) error {
+	w := d.quick
+	for _, c := range changes {
+		if c.durable {
+			w = d.durable
+		}
+	}
+	_, err := w.run(`BEGIN IMMEDIATE`)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if err = w.apply(c); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		_, err = w.run(`COMMIT`)
+	}
+	if err != nil {
+		_, _ = w.run(`ROLLBACK`) // SQLite may have rolled back itself
+	}
+	return err
+}
+
+// apply makes one compare-and-set. Revisions are drawn at random: a row that was
+// removed and made again is another one.
+func (w *writer) apply(c *change) error {
+	c.revision = rand.Uint64N(1<<63-1) + 1
+	result, err := w.exec(c)
+	if err != nil {
+		return err
+	}
+	affected, err := result.RowsAffected()
+	if err == nil && affected == 0 {
+		c.err = errConflict
+	}
+	return err
+}
+
+func (w *writer) exec(c *change) (sql.Result, error) {
+	r, v := c.row, c.value
+	switch {
+	case c.name != "" && v.data == nil:
+		return w.run(removeValue, c.name, v.revision)
+	case c.name != "" && v.revision == 0:
+		return w.run(insertValue, c.name, v.data, c.revision)
+	case c.name != "":
+		return w.run(updateValue, v.data, c.revision, c.name, v.revision)
+	case r.record == nil && r.session == "":
+		c.revision = 0
+		return w.run(removeRow, c.identity, r.revision)
+	case r.revision == 0:
+		return w.run(insertRow, c.identity, r.record, r.session, r.pending, c.revision)
+	default:
+		return w.run(updateRow, r.record, r.session, r.pending, c.revision, c.identity, r.revision)
+	}
+}

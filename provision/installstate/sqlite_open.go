@@ -1,0 +1,341 @@
+package installstate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	driver "modernc.org/sqlite"
+	result "modernc.org/sqlite/lib"
+)
+
+// DatabaseFile is the name of the embedded state in the state directory. SQLite
+// keeps two more files beside it while it is in use.
+const DatabaseFile = "state.db"
+
+const (
+	applicationID = 0x50525653 // "PRVS": tells this database from any other
+	schemaVersion = 1
+
+	busyTimeout = 10_000 // milliseconds that a connection waits for other processes
+)
+
+const schema = `
+CREATE TABLE nodes (
+	identity TEXT PRIMARY KEY,
+	record   BLOB,
+	session  TEXT NOT NULL,
+	pending  INTEGER NOT NULL,
+	revision INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX pending_nodes ON nodes (identity) WHERE pending;
+CREATE TABLE stored_values (
+	name     TEXT PRIMARY KEY,
+	data     BLOB NOT NULL,
+	revision INTEGER NOT NULL
+) WITHOUT ROWID;`
+
+// oldForm lists what the state directory of an unreleased version holds.
+var oldForm = [...]string{"nodes", "journal", "paused.json", "counters.json", "lease.json"}
+
+// openDatabase opens the database in dir. With create it makes what is missing,
+// else a missing database is fs.ErrNotExist.
+func openDatabase(dir string, create bool) (*database, error) {
+	check := checkDirectory
+	if create {
+		check = ensureDirectory
+	}
+	if err := check(dir); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(filepath.Join(dir, DatabaseFile))
+	if err != nil {
+		return nil, unavailable(dir, err)
+	}
+	err = checkDatabaseFile(dir, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := checkOldForm(dir); err != nil || !create {
+			return nil, errors.Join(err, errUnless(err, fs.ErrNotExist))
+		}
+		err = createDatabase(dir, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connectDatabase(path)
+}
+
+// errUnless returns otherwise when there is no err.
+func errUnless(err, otherwise error) error {
+	if err != nil {
+		return nil
+	}
+	return otherwise
+}
+
+// checkDatabaseFile looks at the file before SQLite does, which would follow
+// links and make an empty file a database.
+func checkDatabaseFile(dir, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return err
+	case err != nil:
+		return unavailable(path, err)
+	case !info.Mode().IsRegular():
+		return damaged(path, "it is not a regular file")
+	case info.Size() == 0:
+		return damaged(path, "it is empty")
+	}
+	owner, err := os.Stat(dir)
+	if err != nil {
+		return unavailable(dir, err)
+	}
+	return checkAccess(path, owner)
+}
+
+func checkOldForm(dir string) error {
+	var found []string
+	for _, name := range oldForm {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s holds %s of an unreleased version, which this one does not read; move them away", ErrOldState, dir, strings.Join(found, ", "))
+}
+
+// createDatabase makes the database under another name and links it to its own,
+// so that no process ever sees half of one. When another process was faster its
+// database stays.
+func createDatabase(dir, path string) (err error) {
+	made, err := os.MkdirTemp(dir, ".new-state-")
+	if err != nil {
+		return unavailable(dir, err)
+	}
+	defer func() {
+		if removed := os.RemoveAll(made); err == nil && removed != nil {
+			err = unavailable(made, removed)
+		}
+	}()
+	temporary := filepath.Join(made, DatabaseFile)
+	if err := makeDatabase(dir, temporary); err != nil {
+		return err
+	}
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return unavailable(path, err)
+	}
+	return syncDirectory(dir)
+}
+
+func makeDatabase(dir, path string) error {
+	owner, err := os.Stat(dir)
+	if err != nil {
+		return unavailable(dir, err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode(owner))
+	if err != nil {
+		return unavailable(path, err)
+	}
+	err = adopt(file, owner)
+	file.Close()
+	if err != nil {
+		return unavailable(path, err)
+	}
+	db, err := sql.Open("sqlite", dataSource(path, "FULL"))
+	if err != nil {
+		return unavailable(path, err)
+	}
+	_, err = db.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA application_id = %d; PRAGMA user_version = %d; %s", applicationID, schemaVersion, schema))
+	return explain(path, errors.Join(err, db.Close()))
+}
+
+// syncDirectory makes a new name in dir durable.
+func syncDirectory(dir string) error {
+	opened, err := os.Open(dir)
+	if err != nil {
+		return unavailable(dir, err)
+	}
+	defer opened.Close()
+	if err := opened.Sync(); err != nil {
+		return unavailable(dir, err)
+	}
+	return nil
+}
+
+// dataSource names the database for the driver, with the durability of commits
+// on its connections.
+func dataSource(path, synchronous string) string {
+	parameters := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(" + synchronous + ")"}}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: parameters.Encode()}).String()
+}
+
+// connectDatabase opens the connections. Two writers differ in durability alone;
+// serve has one of them at work at a time.
+func connectDatabase(path string) (*database, error) {
+	d := &database{path: path, changes: make(chan *change), closing: make(chan struct{})}
+	if err := d.connect(); err != nil {
+		return nil, explain(path, errors.Join(err, d.close()))
+	}
+	d.closed.Go(d.serve)
+	return d, nil
+}
+
+func (d *database) connect() (err error) {
+	if d.readers, err = sql.Open("sqlite", dataSource(d.path, "NORMAL")); err != nil {
+		return err
+	}
+	d.readers.SetMaxOpenConns(1) // a read takes some microseconds, a connection three files
+	if err := d.identify(); err != nil {
+		return err
+	}
+	if d.readRow, err = d.readers.Prepare(readRow); err != nil {
+		return err
+	}
+	if d.readValue, err = d.readers.Prepare(readValue); err != nil {
+		return err
+	}
+	if d.durable, err = openWriter(d.path, "FULL"); err != nil {
+		return err
+	}
+	d.quick, err = openWriter(d.path, "NORMAL")
+	return err
+}
+
+func openWriter(path, synchronous string) (*writer, error) {
+	db, err := sql.Open("sqlite", dataSource(path, synchronous))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &writer{db, conn, map[string]*sql.Stmt{}}, nil
+}
+
+// close also closes the statements: those of a single connection are not closed
+// with it, and SQLite would not take its last connection for closed.
+func (w *writer) close() (err error) {
+	for _, prepared := range w.prepared {
+		err = errors.Join(err, prepared.Close())
+	}
+	return errors.Join(err, w.conn.Close(), w.db.Close())
+}
+
+// close waits for the commit under way.
+func (d *database) close() (err error) {
+	close(d.closing)
+	d.closed.Wait()
+	for _, w := range []*writer{d.quick, d.durable} {
+		if w != nil {
+			err = errors.Join(err, w.close())
+		}
+	}
+	if d.readers != nil {
+		err = errors.Join(err, d.readers.Close())
+	}
+	return err
+}
+
+// identify refuses a database of another program or of a newer version.
+func (d *database) identify() error {
+	var application, version int
+	if err := d.readers.QueryRow("PRAGMA application_id").Scan(&application); err != nil {
+		return err
+	}
+	if err := d.readers.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	switch {
+	case application != applicationID:
+		return damaged(d.path, "it is a database of another program")
+	case version != schemaVersion:
+		return damaged(d.path, fmt.Sprintf("its schema version %d is unknown, this program reads version %d", version, schemaVersion))
+	}
+	return nil
+}
+
+func (d *database) explain(err error) error { return explain(d.path, err) }
+
+// explain tells what the machine or the user is to blame for from a database that
+// is damaged, and names the file.
+func explain(path string, err error) error {
+	var failure *driver.Error
+	if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrUnavailable) || errors.Is(err, errConflict) {
+		return err
+	}
+	if !errors.As(err, &failure) {
+		return unavailable(path, err)
+	}
+	dir := filepath.Dir(path)
+	switch failure.Code() & 0xff {
+	case result.SQLITE_CORRUPT, result.SQLITE_NOTADB:
+		return damaged(path, failure.Error())
+	case result.SQLITE_FULL:
+		return fmt.Errorf("%w: no space is left for %s; make room", ErrUnavailable, path)
+	case result.SQLITE_BUSY, result.SQLITE_LOCKED:
+		return fmt.Errorf("%w: another process kept %s locked for more than %d s; see `provision status`", ErrUnavailable, path, busyTimeout/1000)
+	case result.SQLITE_READONLY, result.SQLITE_PERM, result.SQLITE_CANTOPEN, result.SQLITE_IOERR:
+		if err := probe(dir); err != nil {
+			return unavailable(path, err)
+		}
+		return unavailable(path, failure)
+	default:
+		return unavailable(path, failure)
+	}
+}
+
+// connectionFiles is how many files SQLite opens for a connection.
+const connectionFiles = 3
+
+// probe repeats what SQLite does in dir, since SQLite does not tell which error
+// the system gave. It must not open the database itself: closing it again would
+// end SQLite's own locks on the file.
+func probe(dir string) error {
+	for range connectionFiles {
+		file, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+	}
+	file, err := os.CreateTemp(dir, ".probe-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(make([]byte, 64<<10))
+	return errors.Join(err, file.Close())
+}
+
+// unavailable blames the machine for err and says what to do where that is known.
+func unavailable(path string, err error) error {
+	hint := "; check the file system and the permissions of " + path
+	switch {
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrDamaged):
+		return err
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		hint = "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=`)"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		hint = "; make room"
+	case errors.Is(err, unix.EROFS):
+		hint = "" // the error says it all
+	}
+	return fmt.Errorf("%w: %s: %w%s", ErrUnavailable, path, err, hint)
+}
+
+// damaged says what moving the database away loses. Nothing here touches it.
+func damaged(path, detail string) error {
+	return fmt.Errorf("%w: %s: %s; it is kept: to start without it, move it and its -wal and -shm files away, "+
+		"which loses holds, counters, the pause and the knowledge of interrupted nodes, but no node", ErrDamaged, path, detail)
+}
