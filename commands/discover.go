@@ -82,8 +82,20 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	if err != nil {
 		return err
 	}
-	report.Nodes = c.describe(waiting, o.names)
+	report.Nodes = c.describe(report.withoutDuplicates(waiting), o.names)
 	return c.showDiscovered(report, o.names)
+}
+
+// withoutDuplicates moves sightings of duplicates to the refused ones.
+func (d *discovered) withoutDuplicates(seen []discovery.Sighting) []discovery.Sighting {
+	return slices.DeleteFunc(seen, func(s discovery.Sighting) bool {
+		var duplicate *discovery.Duplicate
+		if !errors.As(s.Err, &duplicate) {
+			return false
+		}
+		d.Refused = append(d.Refused, refusedSighting{output.Escape(s.Identity), duplicate.Count, discovery.ErrTwins.Error()})
+		return true
+	})
 }
 
 func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) []found {

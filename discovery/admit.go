@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"time"
 )
@@ -24,10 +25,20 @@ func ValidIdentity(name string) bool {
 	return len(name) <= maxIdentity && identity.MatchString(name)
 }
 
+// Duplicate is an identity that more than one machine answered to: it is unknown
+// which one would be configured. It unwraps to ErrTwins.
+type Duplicate struct {
+	Count int // answers in one broadcast
+}
+
+func (d *Duplicate) Error() string { return fmt.Sprintf("%v: %d answers", ErrTwins, d.Count) }
+
+// Unwrap returns ErrTwins.
+func (d *Duplicate) Unwrap() error { return ErrTwins }
+
 // Admit takes names in the order they came and returns one sighting for each
-// that is valid and was given once. A name given twice is two machines that
-// claim it: neither is admitted, since nobody can tell which would be
-// configured.
+// valid one. That of a name which came more than once has a *Duplicate as its
+// Err and is not admitted.
 func Admit(names []string, source Source, tell func(any)) []Sighting {
 	seen := sift(names, source, tell)
 	tellAdmitted(seen, tell)
@@ -36,7 +47,9 @@ func Admit(names []string, source Source, tell func(any)) []Sighting {
 
 func tellAdmitted(seen []Sighting, tell func(any)) {
 	for _, s := range seen {
-		tell(Admitted{s})
+		if s.Err == nil {
+			tell(Admitted{s})
+		}
 	}
 }
 
@@ -55,7 +68,7 @@ func sift(names []string, source Source, tell func(any)) []Sighting {
 		case !ValidIdentity(name):
 			tell(Refused{Identity: name, Count: times, Err: ErrInvalidIdentity})
 		case times > 1:
-			tell(Refused{Identity: name, Count: times, Err: ErrTwins})
+			admitted = append(admitted, Sighting{Identity: name, Seen: now, Source: source, Err: &Duplicate{times}})
 		default:
 			admitted = append(admitted, Sighting{Identity: name, Seen: now, Source: source})
 		}

@@ -41,6 +41,9 @@ func TestAdmitTakesEachMachineOnce(t *testing.T) {
 			got := Admit(tt.senders, ByBroadcast, func(event any) {
 				switch e := event.(type) {
 				case Refused:
+					if errors.Is(e.Err, ErrTwins) {
+						t.Errorf("%q was told as refused, want its sighting alone", e.Identity)
+					}
 					if refused[e.Identity] != nil {
 						t.Errorf("%q was refused twice", e.Identity)
 					}
@@ -51,6 +54,13 @@ func TestAdmitTakesEachMachineOnce(t *testing.T) {
 			})
 			var names []string
 			for _, s := range got {
+				if s.Err != nil {
+					if refused[s.Identity] != nil {
+						t.Errorf("%q is there twice", s.Identity)
+					}
+					refused[s.Identity] = s.Err
+					continue
+				}
 				names = append(names, s.Identity)
 			}
 			if diff := cmp.Diff(tt.want, names); diff != "" {

@@ -27,9 +27,8 @@ type Broadcaster interface {
 	Broadcast(ctx context.Context, agent string, w network.Window) ([]string, error)
 }
 
-// Poll asks once and returns one sighting for each machine that may be
-// provisioned. It tells a Refused for each identity that may not, and ends with
-// a Cycle.
+// Poll asks once and returns one sighting for each valid identity, see Admit. It
+// tells a Refused for each other one, and ends with a Cycle.
 func Poll(ctx context.Context, b Broadcaster, timeout time.Duration, tell func(any)) ([]Sighting, error) {
 	started := time.Now()
 	senders, err := b.Broadcast(ctx, agent, network.Window{First: timeout, Quiet: quiet, Total: patience * timeout})

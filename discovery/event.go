@@ -2,11 +2,12 @@ package discovery
 
 import "time"
 
-// Sighting is one proof that a node is there and waits.
+// Sighting is one observation that a node waits.
 type Sighting struct {
 	Identity string
 	Seen     time.Time
 	Source   Source
+	Err      error // why the node must not be provisioned (*Duplicate); nil: it may
 }
 
 // Source says how a node was seen.
@@ -31,7 +32,8 @@ type (
 	Admitted struct{ Sighting }
 	// Dropped are nodes that waited and are not worked on by us after all.
 	Dropped struct{ Identities []string }
-	// Refused is a sighting that does not: Err says why (ErrTwins, ErrInvalidIdentity).
+	// Refused is an identity that no node can have; Err is the reason
+	// (ErrInvalidIdentity, ErrQueueFull).
 	Refused struct {
 		Identity string // as received: may hold anything
 		Count    int    // machines that gave it

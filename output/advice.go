@@ -15,14 +15,17 @@ type cause struct {
 	advice string
 }
 
+// duplicateCause is the id of two machines with one identity.
+const duplicateCause = "twins"
+
 // otherCause is the id of an error that no row of the table knows.
 const otherCause = "other"
 
 // causes maps errors to what they are called and what to do about them; the
 // first match wins.
 var causes = []cause{
-	{"twins", provision.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
-	{"twins", discovery.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
+	{duplicateCause, provision.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
+	{duplicateCause, discovery.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
 	{"invalid_identity", discovery.ErrInvalidIdentity, "Look for the machine that gives this name; an identity is a host name of letters, digits, dots, dashes and underscores."},
 	{"token", provision.ErrToken, "Compare `token` in the configuration with the token in the node's provisioning.jwt."},
 	{"unauthorized", provision.ErrUnauthorized, "The node's action policies or its signed request checks refuse us: check the client's identity and certificate, and the policies on the node's image."},

@@ -67,9 +67,13 @@ func troubles(nodes []Node, outcome provision.Outcome) []*group {
 	return largestFirst(g.groups)
 }
 
+// refusals leaves duplicates out: their nodes failed, and are shown there.
 func refusals(refused []Refusal) []*group {
 	var g grouping
 	for _, r := range refused {
+		if r.Cause == duplicateCause {
+			continue
+		}
 		found := g.add(r.Cause, r.Error, fmt.Sprintf("%s (%s)", r.Identity, plural(r.Count, "answer")), "")
 		found.advice = r.Advice
 	}

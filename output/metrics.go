@@ -1,6 +1,7 @@
 package output
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type Metrics struct {
 	queue  map[string]bool           // admitted and not with a worker yet
 	known  map[string]bool           // admitted and not done
 	tally  map[provision.Outcome]int // nodes done since the last Finish
+	work   work
 }
 
 // NewMetrics registers every metric with reg, at zero. Site is their label, and
@@ -64,7 +66,7 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 	m.waiting = gauge("waiting_nodes", "How many nodes are known and not yet provisioned")
 	m.paused = gauge("paused", "1 while provisioning is paused, otherwise 0")
 	m.lastRun = gauge("last_run_timestamp_seconds", "When the last run ended, in seconds since 1970")
-	m.lastSuccess = gauge("last_success_timestamp_seconds", "When the last run ended that was done without any failure, in seconds since 1970")
+	m.lastSuccess = gauge("last_success_timestamp_seconds", "When the last run ended that could do its work, in seconds since 1970; failed nodes do not hold it back")
 	m.lastRunDuration = gauge("run_duration_seconds", "How long the last run took")
 	m.lastNodes = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "nodes", Help: "Nodes of the last run by outcome"}, []string{"outcome"})
 	labelled.MustRegister(m.lastNodes)
@@ -93,10 +95,7 @@ func (m *Metrics) showTally() {
 func (m *Metrics) Observe(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
-		m.ledger.add(discoverCycles, "", 1)
-		if e.Err != nil {
-			m.ledger.add(discoveryErrors, "", 1)
-		}
+		m.cycled(e)
 	case discovery.Admitted:
 		m.admitted(e)
 	case discovery.Dropped:
@@ -104,7 +103,7 @@ func (m *Metrics) Observe(event any) {
 	case provision.NodeStarted:
 		m.started(e.Node)
 	case provision.Attempt:
-		m.ledger.observe(rpcTime, e.Action, e.Took)
+		m.attempted(e)
 	case provision.CallFailed:
 		m.ledger.add(rpcErrors, e.Action, 1)
 	case provision.HelperDone:
@@ -171,6 +170,43 @@ func (m *Metrics) place(change func()) {
 	m.waiting.Set(float64(len(m.known)))
 }
 
+// exitRunFailed is the exit code of a run that could not be done.
+const exitRunFailed = 1
+
+// work is what a run could do since the last Finish.
+type work struct {
+	discovered, called, answered bool
+}
+
+// workDone reports whether the run could do its work, and begins anew.
+func (m *Metrics) workDone() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.work
+	m.work = work{}
+	return w.answered || w.discovered && !w.called
+}
+
+func (m *Metrics) attempted(e provision.Attempt) {
+	m.ledger.observe(rpcTime, e.Action, e.Took)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.work.called = true
+	unheard := errors.Is(e.Err, provision.ErrNoReply) || errors.Is(e.Err, provision.ErrGone) || errors.Is(e.Err, provision.ErrNetwork)
+	m.work.answered = m.work.answered || !unheard
+}
+
+func (m *Metrics) cycled(e discovery.Cycle) {
+	m.ledger.add(discoverCycles, "", 1)
+	if e.Err != nil {
+		m.ledger.add(discoveryErrors, "", 1)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.work.discovered = true
+}
+
 // SetPaused sets whether provisioning is paused.
 func (m *Metrics) SetPaused(paused bool) {
 	if paused {
@@ -181,14 +217,16 @@ func (m *Metrics) SetPaused(paused bool) {
 }
 
 // Finish sets the metrics of the last run; for watch, which has no runs, that is
-// the time between two discoveries. Only a run that ended with exit code
-// 0 is a success: the time of the last one stands until there is another.
+// the time between two discoveries. A run that could do its work moves the last
+// success, whatever came of single nodes: it reached the broker and found out
+// which nodes wait, or was answered by one, and if it called nodes not all of
+// them were silent.
 func (m *Metrics) Finish(end End, took time.Duration) {
 	now := float64(end.Finished.UnixMilli()) / 1000
 	m.lastRun.Set(now)
 	m.lastRunDuration.Set(took.Seconds())
 	m.showTally()
-	if end.ExitCode == 0 {
+	if m.workDone() && end.ExitCode != exitRunFailed {
 		m.ledger.succeed(now)
 	}
 	m.lastSuccess.Set(m.ledger.lastSuccess())

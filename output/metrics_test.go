@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -121,27 +122,45 @@ func TestGaugesFollowANode(t *testing.T) {
 	}
 }
 
-func TestOnlySuccessMovesTheLastSuccess(t *testing.T) {
+// Attempts of calls, by what came of them.
+var (
+	answeredAttempt = provision.Attempt{}
+	refusingAttempt = provision.Attempt{Err: &provision.Refused{Message: "no"}}
+	silentAttempt   = provision.Attempt{Err: provision.ErrNoReply}
+	goneAttempt     = provision.Attempt{Err: provision.ErrGone}
+	cutOffAttempt   = provision.Attempt{Err: provision.ErrNetwork}
+)
+
+func TestARunThatCouldDoItsWorkMovesTheLastSuccess(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	tests := []struct {
 		name    string
+		events  []any
 		code    int
 		at      int64
 		want    string
 		wantRun string
 	}{
-		{"a first run that fails", 1, 1000, "0", "1000"},
-		{"a success", 0, 2000, "2000", "2000"},
-		{"failed nodes", 3, 3000, "2000", "3000"},
-		{"an interrupted run", 5, 4000, "2000", "4000"},
-		{"another success", 0, 5000, "5000", "5000"},
-		{"a success after the clock was put right", 0, 4500, "4500", "4500"},
+		{"a broker that is away", nil, 1, 1000, "0", "1000"},
+		{"no node waits", []any{discovery.Cycle{}}, 0, 2000, "2000", "2000"},
+		{"a discovery that failed", []any{discovery.Cycle{Err: errors.New("no")}}, 1, 2500, "2000", "2500"},
+		{"failed nodes beside good ones", []any{discovery.Cycle{Answers: 2}, silentAttempt, answeredAttempt}, 3, 3000, "3000", "3000"},
+		{"a node that refuses", []any{discovery.Cycle{Answers: 1}, refusingAttempt}, 3, 3200, "3200", "3200"},
+		{"nodes that are all silent", []any{discovery.Cycle{Answers: 1}, silentAttempt, goneAttempt, cutOffAttempt}, 3, 3500, "3200", "3500"},
+		{"an interrupted run that worked", []any{discovery.Cycle{Answers: 1}, answeredAttempt}, 5, 4000, "4000", "4000"},
+		{"one that was interrupted before", nil, 5, 4200, "4000", "4200"},
+		{"a named node that answers", []any{answeredAttempt}, 0, 5000, "5000", "5000"},
+		{"a state that failed in mid-run", []any{discovery.Cycle{Answers: 1}, answeredAttempt}, 1, 5500, "5000", "5500"},
+		{"a success after the clock was put right", []any{discovery.Cycle{}}, 0, 4500, "4500", "4500"},
 	}
 	for _, tt := range tests { // in order: each is a process of its own
 		m, reg := newTestMetrics("s")
 		if err := m.Carry(store); err != nil {
 			t.Fatal(err)
+		}
+		for _, event := range tt.events {
+			m.Observe(event)
 		}
 		m.Finish(End{ExitCode: tt.code, Finished: time.Unix(tt.at, 0)}, time.Second)
 		if err := m.Save(store); err != nil {
@@ -171,11 +190,11 @@ func TestNodesAreThoseOfTheLastRun(t *testing.T) {
 			t.Errorf("got no series for %s, want one", outcome)
 		}
 	}
-	if got := valueOf(t, reg, `nodes{outcome="failed",site="s"}`); got != "3" {
-		t.Errorf("got %s failed, want those of the second run: 3", got)
+	if got := valueOf(t, reg, `nodes{outcome="failed",site="s"}`); got != "4" {
+		t.Errorf("got %s failed, want those of the second run: 4", got)
 	}
-	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "7" {
-		t.Errorf("got %s errors counted, want those of all runs: 7", got)
+	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "9" {
+		t.Errorf("got %s errors counted, want those of all runs: 9", got)
 	}
 }
 

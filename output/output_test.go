@@ -70,10 +70,10 @@ func failed(node, step string, err error) []any {
 // smallRun has every outcome a real run can have, and texts from strangers.
 func smallRun() []any {
 	events := []any{
-		discovery.Refused{Identity: "twin.example.net", Count: 2, Err: discovery.ErrTwins},
 		discovery.Refused{Identity: "bad\x1b[2J\u202e.example.net", Count: 1, Err: discovery.ErrInvalidIdentity},
 		discovery.Cycle{Answers: 12, Took: 700 * time.Millisecond},
 		provision.RunStarted{Nodes: 9, Left: 1, Workers: 4},
+		provision.NodeDone{Result: provision.Result{Node: "twin.example.net", Outcome: provision.Failed, Step: "discovery", Err: located("twin.example.net", "discovery", &discovery.Duplicate{Count: 2})}},
 		provision.NodeDone{Result: provision.Result{Node: "held.example.net", Outcome: provision.Skipped, Step: "record", Err: located("held.example.net", "record", fmt.Errorf("%w: for another 42s after its restart", provision.ErrHeld))}},
 	}
 	for _, more := range [][]any{

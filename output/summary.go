@@ -42,8 +42,9 @@ func outcomeTone(outcome string) Tone {
 	}
 }
 
-// ordinary are the causes of a skip that resolve themselves within minutes.
-var ordinary = []string{"held", "locked", "busy"}
+// ordinary are the causes of a skip that are no news to a timer: they end within
+// minutes, or `status` shows them.
+var ordinary = []string{"held", "locked", "busy", "resetting"}
 
 // NothingToDo says that a run found nobody to work on and has nothing to tell:
 // a timer's run stays silent then.

@@ -114,7 +114,7 @@ func TestNothingToDo(t *testing.T) {
 		{"only nodes that others work on", skip(provision.ErrBusy), End{}, true},
 		{"a node of another installation", skip(provision.ErrOwned), End{}, false},
 		{"a provisioned node", result("web1", provision.Provisioned, nil), End{}, false},
-		{"twins", []any{discovery.Refused{Identity: "web1", Count: 2, Err: discovery.ErrTwins}}, End{}, false},
+		{"twins", []any{provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Failed, Step: "discovery", Err: &discovery.Duplicate{Count: 2}}}}, End{}, false},
 		{"a failed run", nil, End{ExitCode: 1, Err: provision.ErrNetwork}, false},
 		{"an interrupted run", []any{provision.RunStarted{Nodes: 3}}, End{}, false},
 	}

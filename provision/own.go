@@ -14,8 +14,12 @@ import (
 // accepted, and after an upgrade failed: it may still answer meanwhile.
 const hold = 60 * time.Second
 
-// recordStep is where a node ends that its record keeps from being worked on.
-const recordStep = "record"
+// The steps at which a node ends that no worker gets: discovery found its identity
+// twice, or its record does not allow it.
+const (
+	discoveryStep = "discovery"
+	recordStep    = "record"
+)
 
 // ownership is the hold of this run on one node: the node's lock, and its
 // record, which is written when the first change is about to happen.
@@ -150,6 +154,12 @@ func stateCause(err error) error {
 	return &caused{ErrRecord, err}
 }
 
+// refused is the result of a node that no worker gets.
+func refused(s discovery.Sighting, step string, err error) Result {
+	n := &node{id: s.Identity, result: Result{Node: s.Identity, Step: step, Started: time.Now()}}
+	return n.finish(goOn, err)
+}
+
 // admit sorts what was seen into nodes to work on and nodes that are not this
 // run's. Fresh nodes come first, then the ones whose last attempt failed or was
 // interrupted, so that broken machines cannot starve new ones; the limit cuts
@@ -157,11 +167,14 @@ func stateCause(err error) error {
 func (r *Runner) admit(seen []discovery.Sighting) (queue []discovery.Sighting, skipped []Result, left int) {
 	var troubled []discovery.Sighting
 	for _, s := range seen {
+		if s.Err != nil {
+			skipped = append(skipped, refused(s, discoveryStep, s.Err))
+			continue
+		}
 		_, disposition, err := r.consult(s.Identity)
 		switch {
 		case err != nil:
-			n := &node{id: s.Identity, result: Result{Node: s.Identity, Step: recordStep, Started: time.Now()}}
-			skipped = append(skipped, n.finish(goOn, err))
+			skipped = append(skipped, refused(s, recordStep, err))
 		case disposition == installstate.Resume || r.Troubled != nil && r.Troubled(s.Identity):
 			troubled = append(troubled, s)
 		default:

@@ -280,3 +280,21 @@ func TestTokenThatIsRotatedMidRunIsToldBeforeItIsSent(t *testing.T) {
 		t.Errorf("got %q told, want both tokens", hidden)
 	}
 }
+
+func TestTwoMachinesWithOneIdentityFailWithoutACall(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	sum := b.Run(t.Context(), t.Context(), []discovery.Sighting{
+		{Identity: node1, Seen: time.Now(), Err: &discovery.Duplicate{Count: 2}}, {Identity: "good", Seen: time.Now()},
+	})
+	got := resultOf(t, sum, node1)
+	if got.Outcome != provision.Failed || got.Step != "discovery" || !errors.Is(got.Err, discovery.ErrTwins) {
+		t.Errorf("got %+v, want it failed at discovery as a duplicate", got)
+	}
+	if asked := b.fleet.Actions(node1); len(asked) != 0 {
+		t.Errorf("it was asked for %v, want nothing", asked)
+	}
+	if got := resultOf(t, sum, "good"); got.Outcome != provision.Provisioned {
+		t.Errorf("got %s for the other node, want provisioned", got.Outcome)
+	}
+}

@@ -107,6 +107,10 @@ func (w *Watcher) Admit(s discovery.Sighting) {
 	if r.May() != nil {
 		return
 	}
+	if s.Err != nil {
+		r.Tell(NodeDone{refused(s, discoveryStep, s.Err)})
+		return
+	}
 	if record, err := r.Store.Load(s.Identity); err == nil && record.Held(time.Now()) {
 		if startedSince(s, record) {
 			w.returns.add(s, record.HoldUntil)
