@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,13 @@ type discovered struct {
 	Refused       []refusedSighting `json:"refused"`
 }
 
+// Observe implements output.Observer.
+func (d *discovered) Observe(event any) {
+	if e, ok := event.(discovery.Refused); ok {
+		d.Refused = append(d.Refused, refusedSighting{output.Escape(e.Identity), e.Count, e.Err.Error()})
+	}
+}
+
 // runDiscover looks and changes nothing, on nodes or on disk.
 func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	match, err := discovery.ParseMatch(o.match)
@@ -63,18 +71,13 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	}
 	defer c.close()
 	c.limitTime()
-	logger, closeLog, err := a.logger(c.cfg, a.Err, output.NewMask(secretsOf(c.cfg)))
-	if err != nil {
-		return fmt.Errorf("%w: %w", errConfig, err)
-	}
-	c.closers = append(c.closers, func() { _ = closeLog() })
 	report := discovered{SchemaVersion: output.SchemaVersion, Nodes: []found{}, Refused: []refusedSighting{}}
-	c.seen = &seen{tell: func(event any) {
-		if e, ok := event.(discovery.Refused); ok {
-			report.Refused = append(report.Refused, refusedSighting{output.Escape(e.Identity), e.Count, e.Err.Error()})
-		}
-	}}
-	if c.conn, err = c.connect(c.stop, c.cfg, logger); err != nil {
+	closeLive, err := c.observeDiscovery(&report)
+	if err != nil {
+		return err
+	}
+	defer closeLive()
+	if c.conn, err = c.connect(c.stop, c.cfg, c.seen.logger); err != nil {
 		return err
 	}
 	c.closers = append(c.closers, c.conn.Close)
@@ -83,7 +86,27 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 		return err
 	}
 	report.Nodes = c.describe(report.withoutDuplicates(waiting), o.names)
+	closeLive() // before the result is written to the same terminal
 	return c.showDiscovered(report, o.names)
+}
+
+// observeDiscovery has refused sightings go to the report and progress to the
+// terminal, as once shows it; the function ends that and may be called again.
+func (c *cycle) observeDiscovery(report *discovered) (closeLive func(), err error) {
+	observers, stderr, closeLive := []output.Observer{report}, c.Err, func() {}
+	if file, ok := c.Err.(*os.File); ok && c.output == "text" && !c.unattended && output.IsTerminal(file) {
+		live := output.NewLive(file, output.PageOptions{Color: c.color})
+		observers, stderr, closeLive = append(observers, live), live, live.Close
+	}
+	mask := output.NewMask(secretsOf(c.cfg))
+	logger, closeLog, err := c.logger(c.cfg, stderr, mask)
+	if err != nil {
+		closeLive()
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
+	}
+	c.closers = append(c.closers, func() { _ = closeLog() })
+	c.seen = &seen{logger: logger, mask: mask, tell: mask.Tell(output.Tell(observers...))}
+	return closeLive, nil
 }
 
 // withoutDuplicates moves sightings of duplicates to the refused ones.
@@ -112,7 +135,8 @@ func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) []found {
 	for i, n := range nodes {
 		names[i] = n.Identity
 	}
-	facts := provision.Inventories(c.ctx, c.stop, provision.ChoriaRPC{Conn: c.conn}, c.cfg, names)
+	survey := provision.Survey{RPC: provision.ChoriaRPC{Conn: c.conn}, Config: c.cfg, Tell: c.seen.tell}
+	facts := survey.Inventories(c.stop, names)
 	for i, f := range facts {
 		if f.Err != nil {
 			nodes[i].Error = output.Escape(f.Err.Error())

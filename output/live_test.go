@@ -85,12 +85,15 @@ func TestLiveViewOnTheScreen(t *testing.T) {
 
 		l.Observe(provision.RunStarted{Nodes: 2})
 		l.Observe(provision.NodeStarted{Node: "web1"})
+		l.Observe(provision.NodeStarted{Node: "web2"})
+		l.Observe(provision.StepStarted{Node: "web2", Step: "jwt"})
+		l.Observe(provision.NodeAssigned{Node: "web1"})
 		l.Observe(provision.StepStarted{Node: "web1", Step: "configure"})
 		fmt.Fprintln(l, "a log line")
-		look("a log line\n░░░░░░░░░░░░░░░░░░░ 0 of 2, 0.4s\n  web1  configure      0.2s")
+		look("a log line\n░░░░░░░░░░░░░░░░░░░ 0 of 2, 0.4s\n  web1  configure      0.2s\n  1 at their first call, the longest for 0.2s")
 
 		l.Observe(failed("web1", "configure", provision.ErrNoReply)[1])
-		look("a log line\n█████████░░░░░░░░░░ 1 of 2, 0.6s, about 0.6s left\n  1 failed\n  last failure web1 at configure: the node did not answer in time")
+		look("a log line\n█████████░░░░░░░░░░ 1 of 2, 0.6s, about 0.6s left\n  1 failed\n  last failure web1 at configure: the node did not answer in time\n  1 at their first call, the longest for 0.4s")
 
 		fmt.Fprintln(l, "another")
 		l.Close()
@@ -132,7 +135,8 @@ func TestFrame(t *testing.T) {
 	model.observe(provision.RunStarted{Nodes: 40}, began)
 	for i := range 20 {
 		node := fmt.Sprintf("worker%02d.example.net", i)
-		model.observe(provision.NodeStarted{Node: node}, began.Add(time.Duration(i)*time.Second))
+		model.observe(provision.NodeStarted{Node: node}, began)
+		model.observe(provision.NodeAssigned{Node: node}, began.Add(time.Duration(i)*time.Second))
 		model.observe(provision.StepStarted{Node: node, Step: "release_update"}, began.Add(time.Duration(i)*time.Second))
 	}
 	for _, width := range []int{60, 100, 160} {

@@ -40,6 +40,8 @@ func (l *LogEvents) details(event any) {
 		l.log.WithFields(logrus.Fields{"nodes": e.Nodes, "left": e.Left, "workers": e.Workers}).Debug("run started")
 	case provision.NodeStarted:
 		l.node(e.Node, "").Debug("started")
+	case provision.NodeAssigned:
+		l.node(e.Node, "").Debug("a worker takes it")
 	case provision.StepDone:
 		l.debug(e.Node, e.Step, e.Err).WithField("seconds", seconds(e.Took)).Debug("step done")
 	case provision.Attempt:

@@ -40,7 +40,7 @@ type Metrics struct {
 
 	mu     sync.Mutex                // guards the sets below
 	atWork map[string]bool           // with a worker
-	queue  map[string]bool           // admitted and not with a worker yet
+	queue  map[string]bool           // admitted and not with a worker yet, at their first call too
 	known  map[string]bool           // admitted and not done
 	tally  map[provision.Outcome]int // nodes done since the last Finish
 	work   work
@@ -61,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer, site, version string) *Metrics {
 		labelled.MustRegister(g)
 		return g
 	}
-	m.busy = gauge("busy_workers", "How many nodes are begun and not done; one that waits for an answer has lent its worker to another")
+	m.busy = gauge("busy_workers", "How many nodes occupy a worker: from their first answer to their outcome")
 	m.queued = gauge("work_queue_entries", "How many nodes wait for a worker")
 	m.waiting = gauge("waiting_nodes", "How many nodes are known and not yet provisioned")
 	m.paused = gauge("paused", "1 while provisioning is paused, otherwise 0")
@@ -100,7 +100,7 @@ func (m *Metrics) Observe(event any) {
 		m.admitted(e)
 	case discovery.Dropped:
 		m.Drop(e.Identities...)
-	case provision.NodeStarted:
+	case provision.NodeAssigned:
 		m.started(e.Node)
 	case provision.Attempt:
 		m.attempted(e)

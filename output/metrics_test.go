@@ -71,6 +71,7 @@ func countedRun() []any {
 		discovery.Admitted{Sighting: discovery.Sighting{Identity: "web3.example.net", Source: discovery.ByName}},
 		discovery.Cycle{Err: provision.ErrNetwork},
 		provision.NodeStarted{Node: "web3.example.net"},
+		provision.NodeAssigned{Node: "web3.example.net"},
 		provision.ShutdownAccepted{Node: "gone.example.net"},
 		provision.HelperDone{Took: 500 * time.Millisecond},
 		provision.HelperDone{Took: 250 * time.Millisecond, Err: provision.ErrHelper},
@@ -103,9 +104,15 @@ func TestGaugesFollowANode(t *testing.T) {
 	}{
 		{"admitted", func() { m.Observe(seen) }, "1 1 0"},
 		{"seen again", func() { m.Observe(seen) }, "1 1 0"},
-		{"with a worker", func() { m.Observe(provision.NodeStarted{Node: "web1"}) }, "1 0 1"},
+		{"at its first call", func() { m.Observe(provision.NodeStarted{Node: "web1"}) }, "1 1 0"},
+		{"with a worker", func() { m.Observe(provision.NodeAssigned{Node: "web1"}) }, "1 0 1"},
 		{"done", func() {
 			m.Observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Provisioned}})
+		}, "0 0 0"},
+		{"silent: never with a worker", func() {
+			m.Observe(seen)
+			m.Observe(provision.NodeStarted{Node: "web1"})
+			m.Observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Failed}})
 		}, "0 0 0"},
 		{"skipped without a worker", func() {
 			m.Observe(seen)

@@ -20,18 +20,19 @@ type progress struct {
 	planned  int
 	done     int
 	outcomes map[string]int
+	called   map[string]time.Time // since when nodes are at their first call
 	busy     map[string]worker
 	last     string // the latest failure
 }
 
-// worker is a node being worked on.
+// worker is a node that occupies one.
 type worker struct {
 	step  string
 	since time.Time
 }
 
 func newProgress(now time.Time) *progress {
-	return &progress{started: now, outcomes: map[string]int{}, busy: map[string]worker{}}
+	return &progress{started: now, outcomes: map[string]int{}, called: map[string]time.Time{}, busy: map[string]worker{}}
 }
 
 func (m *progress) observe(event any, now time.Time) {
@@ -41,11 +42,17 @@ func (m *progress) observe(event any, now time.Time) {
 	case provision.RunStarted:
 		m.planned += e.Nodes
 	case provision.NodeStarted:
-		m.busy[e.Node] = worker{"starting", now}
+		m.called[e.Node] = now
+	case provision.NodeAssigned:
+		delete(m.called, e.Node)
+		m.busy[e.Node] = worker{"answered", now}
 	case provision.StepStarted:
-		m.busy[e.Node] = worker{e.Step, now}
-	case provision.NodeDone:
 		if _, ok := m.busy[e.Node]; ok {
+			m.busy[e.Node] = worker{e.Step, now}
+		}
+	case provision.NodeDone:
+		if m.underWay(e.Node) { // nodes that are skipped right away were never planned
+			delete(m.called, e.Node)
 			delete(m.busy, e.Node)
 			m.done++
 		}
@@ -54,6 +61,12 @@ func (m *progress) observe(event any, now time.Time) {
 			m.last = fmt.Sprintf("%s at %s: %s", EscapeTo(e.Node, maxName), e.Step, escapeError(bare(e.Err)))
 		}
 	}
+}
+
+func (m *progress) underWay(node string) bool {
+	_, called := m.called[node]
+	_, busy := m.busy[node]
+	return called || busy
 }
 
 // frame is the model as lines, none wider than the page and no more than
@@ -71,7 +84,9 @@ func (m *progress) frame(p *Page, now time.Time, height int) []string {
 	if m.last != "" {
 		lines = append(lines, "  "+p.paint(Bad, "last failure")+" "+m.last)
 	}
-	lines = append(lines, m.workers(now, height-len(lines))...)
+	calls := m.firstCalls(now)
+	lines = append(lines, m.workers(now, height-len(lines)-len(calls))...)
+	lines = append(lines, calls...)
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, p.width, "…")
 	}
@@ -105,6 +120,20 @@ func (m *progress) counts(p *Page) string {
 		}
 	}
 	return strings.Join(parts, "  ")
+}
+
+// firstCalls counts the nodes that no worker waits for, in one line or none.
+func (m *progress) firstCalls(now time.Time) []string {
+	if len(m.called) == 0 {
+		return nil
+	}
+	oldest := now
+	for _, since := range m.called {
+		if since.Before(oldest) {
+			oldest = since
+		}
+	}
+	return []string{fmt.Sprintf("  %d at their first call, the longest for %s", len(m.called), duration(now.Sub(oldest).Seconds()))}
 }
 
 // workers lists busy nodes, the longest at their step first: the one that

@@ -35,7 +35,7 @@ type Report struct {
 	started time.Time
 	planned int             // nodes the run means to work on
 	handled int             // of those, the ones that are done
-	busy    map[string]bool // of those, the ones a worker is at
+	busy    map[string]bool // of those, the ones that were started
 }
 
 // NewReport returns the report of a run that is about to start.

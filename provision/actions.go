@@ -111,11 +111,12 @@ func (n *node) runHelper(ctx context.Context) (Answer, error) {
 	defer cancel()
 	defer context.AfterFunc(n.stop, cancel)()
 
-	done, err := n.slot.helper(ctx)
-	if err != nil {
-		return Answer{}, n.ended(ctx)
+	if n.helpers != nil {
+		if err := n.helpers.Acquire(ctx, 1); err != nil {
+			return Answer{}, n.ended(ctx)
+		}
+		defer n.helpers.Release(1)
 	}
-	defer done()
 	if err := n.mayGoOn(true); err != nil { // that may have taken a while
 		return Answer{}, err
 	}

@@ -66,8 +66,11 @@ type (
 		Left    int // beyond the limit: for the next run
 		Workers int
 	}
-	// NodeStarted is told when a worker takes a node.
+	// NodeStarted is told when a node's first call is about to be made.
 	NodeStarted struct{ Node string }
+	// NodeAssigned is told when a worker takes a node that has answered its first
+	// call. One that never answers has no worker.
+	NodeAssigned struct{ Node string }
 	// StepStarted is told before a step runs.
 	StepStarted struct{ Node, Step string }
 	// StepDone is told after a step ran.

@@ -13,6 +13,7 @@ import (
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 	"github.com/choria-io/tokens"
+	"golang.org/x/sync/semaphore"
 )
 
 // node is what is known of one node while it is worked on. Each field below the
@@ -30,11 +31,14 @@ type node struct {
 	hide    func(secrets ...string) // nil: nobody repeats what the node says
 	stop    context.Context         // ends when no new step may start
 	dry     DryRun
-	slot    *Slot        // what lets it be worked on beside others; nil: it is alone
 	own     func() error // makes the record say that the node is ours and under way
+
+	helpers *semaphore.Weighted // bounds helpers apart from workers; nil: workers bound them
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting
 
+	next      int  // the row of the sequence that comes next
+	answered  bool // a call was answered well
 	claimed   bool // own was done
 	finishing bool // the step under way completes a change
 	asked     bool // dry run: the helper has answered

@@ -97,17 +97,13 @@ func decode[Out any](data json.RawMessage) (out Out, err error) {
 func (n *node) try(ctx context.Context, action string, tries int, attempt func(context.Context) error) error {
 	var last error
 	for number := 1; number <= tries; number++ {
-		if err := n.takeSlot(ctx); err != nil {
-			return because(err, last)
-		}
 		if err := n.mayGoOn(number > 1); err != nil {
 			return because(err, last)
 		}
-		done := n.slot.during(action, errors.Is(last, ErrNoReply))
 		last = n.attempt(ctx, action, number, attempt)
-		done(isAnswer(last))
 		switch {
 		case last == nil:
+			n.answered = true
 			return nil
 		case ctx.Err() != nil:
 			return because(n.ended(ctx), last)
@@ -136,10 +132,8 @@ func (n *node) attempt(ctx context.Context, action string, number int, do func(c
 	return err
 }
 
-// rest waits between attempts, no longer than there is a reason to, and lets
-// another node be worked on meanwhile.
+// rest waits between attempts, no longer than there is a reason to.
 func (n *node) rest(ctx context.Context, pause time.Duration) {
-	n.slot.Give()
 	stop := n.stop.Done()
 	if n.finishing {
 		stop = nil
@@ -151,34 +145,6 @@ func (n *node) rest(ctx context.Context, pause time.Duration) {
 	case <-stop:
 	case <-ctx.Done():
 	}
-}
-
-// takeSlot waits for the node's turn to be worked on, if it has given its slot
-// back. A change that is being completed waits for nobody.
-func (n *node) takeSlot(ctx context.Context) error {
-	if n.finishing || n.slot.Held() {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(n.stop, cancel)()
-	if err := n.slot.Take(ctx); err != nil {
-		return n.ended(ctx)
-	}
-	return nil
-}
-
-// isAnswer says that the node was heard, whatever it said.
-func isAnswer(err error) bool {
-	if err == nil {
-		return true
-	}
-	for _, cause := range []error{ErrRefused, ErrToken, ErrBusy, ErrUnauthorized, ErrTwins, ErrNonsense} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
 }
 
 // isFinal says that a repeat cannot change the answer.

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/provision/installstate"
 
-	"golang.org/x/sync/errgroup"
+	"choria-provision/provision/workers"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Runner works on many nodes. In a dry run no record is written and no lock
@@ -23,7 +26,6 @@ type Runner struct {
 	Nonce  func() (string, error) // fresh, not to be guessed
 	May    func() error           // nil, ErrPaused or ErrNotLeader: asked before every attempt
 	Tell   func(any)              // takes the events; may be called from many goroutines
-	Slots  *Slots                 // bounds the work, shared by who works at the same time; nil: Run makes them
 
 	Fingerprint string // of this site's installations; see Fingerprint
 
@@ -49,10 +51,10 @@ type Summary struct {
 	StateErr    error    // the state directory failed while the run was on
 }
 
-// Run provisions what was seen, Workers nodes at a time: those that wait for an
-// answer or for another attempt do not count, see Slots. When stop ends no new
-// node starts and nodes at work stop at a safe step; when ctx ends they stop at
-// once. One node's failure touches no other.
+// Run provisions what was seen in two stages: a node that has not answered its
+// first call occupies no worker, from then to its outcome it occupies exactly
+// one of Workers. When stop ends no new node starts and nodes at work stop at a
+// safe step; when ctx ends they stop at once. One node's failure touches no other.
 func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summary {
 	queue, skipped, left := r.admit(seen)
 	r.Tell(RunStarted{Nodes: len(queue), Workers: r.Config.Workers, Left: left})
@@ -60,44 +62,34 @@ func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summa
 		r.Tell(NodeDone{result})
 	}
 
-	results := make([]Result, len(queue))
-	started := make([]bool, len(queue))
-	slots := r.Slots
-	if slots == nil {
-		slots = NewSlots(r.Config.Workers, r.Config.HelperWorkers)
-	}
-	var group errgroup.Group
-	for i, sighting := range queue {
-		slot, ok := r.next(ctx, stop, slots)
-		if !ok {
-			break
-		}
-		started[i] = true
-		group.Go(func() error {
-			defer slot.Leave()
-			results[i] = r.work(ctx, stop, sighting, slot)
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return nil: results carry the errors
-	return r.summarize(skipped, results, started, left)
+	tasks := make([]*task, len(queue)) // nil: not started
+	workers.New(r.Config.Workers).Run(ctx, stop, r.start(ctx, stop, queue, tasks))
+	return r.summarize(skipped, tasks, left)
 }
 
-// next waits for the slot of one more node; there is none when no new node may
-// start.
-func (r *Runner) next(ctx, stop context.Context, slots *Slots) (*Slot, bool) {
-	either, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(stop, cancel)()
-	slot, err := slots.Enter(either)
-	if err != nil {
-		return nil, false
+// start gives the nodes of the queue one by one, as they may start, and keeps
+// each in tasks.
+func (r *Runner) start(ctx, stop context.Context, queue []discovery.Sighting, tasks []*task) iter.Seq[workers.Node] {
+	helpers := helperBound(r.Config)
+	return func(yield func(workers.Node) bool) {
+		for i, sighting := range queue {
+			if r.ended(ctx, stop) {
+				return
+			}
+			tasks[i] = r.task(stop, sighting, helpers)
+			if !yield(tasks[i]) {
+				return
+			}
+		}
 	}
-	if err := slot.Take(either); err != nil || r.ended(ctx, stop) {
-		slot.Leave()
-		return nil, false
+}
+
+// helperBound bounds helpers where fewer may run than nodes are worked on.
+func helperBound(c *config.Config) *semaphore.Weighted {
+	if c.HelperWorkers <= 0 || c.HelperWorkers >= c.Workers {
+		return nil
 	}
-	return slot, true
+	return semaphore.NewWeighted(int64(c.HelperWorkers))
 }
 
 // ended says that no new node may start.
@@ -105,15 +97,15 @@ func (r *Runner) ended(ctx, stop context.Context) bool {
 	return stop.Err() != nil || ctx.Err() != nil || r.broken.Load() != nil || r.May() != nil
 }
 
-func (r *Runner) summarize(skipped, results []Result, started []bool, left int) Summary {
+func (r *Runner) summarize(skipped []Result, tasks []*task, left int) Summary {
 	sum := Summary{Results: skipped, Left: left}
-	for i, result := range results {
-		if !started[i] {
+	for _, t := range tasks {
+		if t == nil {
 			sum.Unhandled++
 			continue
 		}
-		sum.Results = append(sum.Results, result)
-		sum.Interrupted = sum.Interrupted || wasCutOff(result.Err)
+		sum.Results = append(sum.Results, t.result)
+		sum.Interrupted = sum.Interrupted || wasCutOff(t.result.Err)
 	}
 	sum.Interrupted = sum.Interrupted || sum.Unhandled > 0
 	if broken := r.broken.Load(); broken != nil {
@@ -122,38 +114,84 @@ func (r *Runner) summarize(skipped, results []Result, started []bool, left int) 
 	return sum
 }
 
-// work takes one node from its lock to its outcome, with its slot already
-// taken; a nil slot leaves the bound to the caller.
-func (r *Runner) work(ctx, stop context.Context, s discovery.Sighting, slot *Slot) (result Result) {
-	started := time.Now()
-	r.Tell(NodeStarted{s.Identity})
-	n := r.node(stop, s)
-	n.slot = slot
-	defer func() {
-		result.Took = time.Since(started)
-		r.Tell(NodeDone{result})
-	}()
+// task is one node on its way through both stages of a workers.Pool.
+type task struct {
+	r    *Runner
+	n    *node      // nil once there is a result: a run's nodes must not add up in memory
+	own  *ownership // nil before and after
+	done func()     // called after the outcome; may be nil
 
-	own, err := r.take(s.Identity)
+	result Result
+}
+
+func (r *Runner) task(stop context.Context, s discovery.Sighting, helpers *semaphore.Weighted) *task {
+	n := r.node(stop, s)
+	n.helpers = helpers
+	return &task{r: r, n: n}
+}
+
+// FirstCall implements workers.Node: it takes the node from its lock to its first
+// answer.
+func (t *task) FirstCall(ctx context.Context) bool {
+	t.n.result.Started = time.Now()
+	t.r.Tell(NodeStarted{t.n.id})
+	own, err := t.r.take(t.n.id)
 	if err != nil {
-		n.result.Step = recordStep
-		return n.finish(goOn, err)
+		t.n.result.Step = recordStep
+		t.end(goOn, err)
+		return false
 	}
-	defer own.release()
-	n.own, n.restarting = own.begin, own.restarting
-	outcome, err := n.walk(ctx)
-	result = n.finish(outcome, err)
+	t.own, t.n.own, t.n.restarting = own, own.begin, own.restarting
+	outcome, err := t.n.walkToAnswer(ctx)
+	if outcome == goOn && err == nil {
+		return true
+	}
+	t.end(outcome, err)
+	return false
+}
+
+// Finish implements workers.Node: it takes the node from its first answer to its
+// outcome. Once records cannot be written no node goes further than that.
+func (t *task) Finish(ctx context.Context) {
+	t.r.Tell(NodeAssigned{t.n.id})
+	if err := t.r.StateErr(); err != nil {
+		t.n.result.Step = recordStep
+		t.end(goOn, err)
+		return
+	}
+	outcome, err := t.n.walkOn(ctx)
+	t.end(outcome, err)
+}
+
+// end makes the node's result, in its record too, and lets go of the node.
+func (t *task) end(outcome Outcome, err error) {
+	started := t.n.result.Started
+	t.result = t.n.finish(outcome, err)
+	if t.own != nil {
+		t.settle(err)
+		t.own.release()
+	}
+	t.result.Took = time.Since(started)
+	t.n, t.own = nil, nil
+	t.r.Tell(NodeDone{t.result})
+	if t.done != nil {
+		t.done()
+	}
+}
+
+// settle writes what the outcome means for the record, and notes when records
+// cannot be written any more.
+func (t *task) settle(err error) {
 	if errors.Is(err, ErrState) {
-		r.broken.CompareAndSwap(nil, &err)
+		t.r.broken.CompareAndSwap(nil, &err)
 	}
-	if !n.claimed {
-		return result
+	if !t.n.claimed {
+		return
 	}
-	if err := own.settle(result.Outcome, n.holdFail); err != nil {
-		r.broken.CompareAndSwap(nil, &err)
-		result.Notices = append(result.Notices, err.Error())
+	if err := t.own.settle(t.result.Outcome, t.n.holdFail); err != nil {
+		t.r.broken.CompareAndSwap(nil, &err)
+		t.result.Notices = append(t.result.Notices, err.Error())
 	}
-	return result
 }
 
 func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
@@ -164,7 +202,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 	return &node{
 		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, siteKey: &r.siteKey, nonce: r.Nonce,
 		may: r.May, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
-		result: Result{Node: s.Identity, Started: time.Now()},
+		result: Result{Node: s.Identity},
 	}
 }
 

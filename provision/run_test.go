@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,19 +31,7 @@ func TestOneFailureTouchesNoOther(t *testing.T) {
 		for i := range 60 {
 			names = append(names, fmt.Sprintf("n%d.example.net", i))
 		}
-		var mu sync.Mutex
-		busy, most := 0, 0
-		b.fleet.On("", inventory, func(ctx context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
-			mu.Lock()
-			busy++
-			most = max(most, busy)
-			mu.Unlock()
-			time.Sleep(10 * time.Millisecond)
-			mu.Lock()
-			busy--
-			mu.Unlock()
-			return []provision.Reply{ok()}, nil
-		})
+		at := b.occupied(10*time.Millisecond, configure, restart)
 		b.fleet.On(names[30], inventory, fake.Silent)
 		b.fleet.On(names[5], configure, fake.Twice)
 		sum := b.run(t.Context(), names...)
@@ -55,8 +42,8 @@ func TestOneFailureTouchesNoOther(t *testing.T) {
 		if diff := cmp.Diff(map[provision.Outcome]int{provision.Provisioned: 58, provision.Failed: 2}, count); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
-		if most != 7 {
-			t.Errorf("got %d nodes at work at once, want 7", most)
+		if got := at.seen.Load(); got != 7 {
+			t.Errorf("got %d nodes at work at once, want 7", got)
 		}
 		if sum.Interrupted || sum.Unhandled != 0 || sum.StateErr != nil {
 			t.Errorf("got %+v, want a run that went through", sum)
@@ -175,19 +162,23 @@ func TestFreshNodesComeFirstAndTheLimitCuts(t *testing.T) {
 		b.run(t.Context(), "interrupted")
 		b.Troubled = func(id string) bool { return id == "failed" }
 		before := len(b.fleet.Calls())
-		b.fleet.On("", inventory, fake.Twice)
-		b.Limit = 3
+		b.fleet.On("", inventory, func(ctx context.Context, n int, ok func() provision.Reply) ([]provision.Reply, error) {
+			time.Sleep(soon)
+			return fake.Twice(ctx, n, ok)
+		})
+		b.Limit = 5
 
-		sum := b.run(t.Context(), "interrupted", "failed", "fresh1", "fresh2")
+		sum := b.run(t.Context(), "interrupted", "failed", "fresh1", "fresh2", "fresh3", "fresh4")
 		var order []string
 		for _, call := range b.fleet.Calls()[before:] {
 			order = append(order, call.Node)
 		}
-		if diff := cmp.Diff([]string{"fresh1", "fresh2", "interrupted"}, order); diff != "" {
+		slices.Sort(order[:4]) // they are called at once
+		if diff := cmp.Diff([]string{"fresh1", "fresh2", "fresh3", "fresh4", "interrupted"}, order); diff != "" {
 			t.Errorf("order (-want +got):\n%s", diff)
 		}
-		if sum.Left != 1 || len(sum.Results) != 3 {
-			t.Errorf("got %d left and %d results, want 1 and 3", sum.Left, len(sum.Results))
+		if sum.Left != 1 || len(sum.Results) != 5 {
+			t.Errorf("got %d left and %d results, want 1 and 5", sum.Left, len(sum.Results))
 		}
 	})
 }

@@ -33,11 +33,11 @@ type step struct {
 
 // sequence is everything that happens to one node, in this order.
 var sequence = []step{
-	{"age", look, always, (*node).refuseStale},
+	{ageStep, look, always, (*node).refuseStale},
 	{"jwt", ask, withJWT, (*node).takeJWT},
 	{"verify jwt", ask, withJWT, (*node).verifyJWT},
 	{"ed25519", change, withED25519, (*node).takeKey},
-	{"inventory", look, always, (*node).takeInventory},
+	{inventoryStep, look, always, (*node).takeInventory},
 	{"csr", change, withPKI, (*node).takeCSR},
 	{"verify csr", change, withPKI, (*node).verifyCSR},
 	{helperStep, ask, always, (*node).askHelper},
@@ -54,9 +54,37 @@ func withED25519(c *config.Config) bool  { return c.Features.ED25519 }
 func withPKI(c *config.Config) bool      { return c.Features.PKI }
 func withUpgrades(c *config.Config) bool { return c.Features.Upgrades }
 
-// walk takes the node through the sequence until a step ends it.
-func (n *node) walk(ctx context.Context) (Outcome, error) {
-	for _, s := range sequence {
+// walkToAnswer takes the node through the sequence until it has answered a call
+// or a step ends it.
+func (n *node) walkToAnswer(ctx context.Context) (Outcome, error) {
+	outcome, err := n.walk(ctx, func() bool { return n.answered })
+	if n.answered {
+		n.seen = time.Now()
+	}
+	return outcome, err
+}
+
+// walkOn takes the node from there to the end of the sequence. What it said may
+// have become outdated while it waited for a worker.
+func (n *node) walkOn(ctx context.Context) (Outcome, error) {
+	if _, err := n.refuseStale(ctx); err != nil {
+		n.result.Step = ageStep
+		return goOn, err
+	}
+	return n.walk(ctx, func() bool { return false })
+}
+
+const (
+	ageStep       = "age"
+	inventoryStep = "inventory"
+)
+
+// walk does one step after the other until one ends the sequence or handover
+// reports that the rest is done later.
+func (n *node) walk(ctx context.Context, handover func() bool) (Outcome, error) {
+	for n.next < len(sequence) && !handover() {
+		s := sequence[n.next]
+		n.next++
 		if !s.gate(n.cfg) {
 			continue
 		}
@@ -64,9 +92,6 @@ func (n *node) walk(ctx context.Context) (Outcome, error) {
 		if n.dry.On && n.dry.leavesOut(s.reach) {
 			n.plan(s)
 			continue
-		}
-		if err := n.takeSlot(ctx); err != nil {
-			return goOn, err
 		}
 		if n.stopped() {
 			return goOn, ErrStopped
@@ -80,6 +105,9 @@ func (n *node) walk(ctx context.Context) (Outcome, error) {
 		if outcome != goOn || err != nil {
 			return outcome, err
 		}
+	}
+	if n.next < len(sequence) {
+		return goOn, nil
 	}
 	n.result.Step = ""
 	if n.dry.On {

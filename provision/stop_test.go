@@ -17,10 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ending answers like the node and then ends something.
+// soon is later than all first calls that have a place at the start, and too soon
+// for others.
+const soon = 10 * time.Millisecond
+
+// ending answers soon, like the node, and then ends something.
 func ending(end func()) fake.Script {
 	return func(_ context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
 		defer end()
+		time.Sleep(soon)
 		return []provision.Reply{ok()}, nil
 	}
 }
@@ -45,8 +50,12 @@ func TestStop(t *testing.T) {
 				b := newBench(t, func(c *config.Config) { c.Features.JWT, c.Workers = true, 1 })
 				stop, end := context.WithCancel(t.Context())
 				b.fleet.On(node1, tt.during, ending(end))
-				now := time.Now()
-				sum := b.Run(t.Context(), stop, []discovery.Sighting{{Identity: node1, Seen: now}, {Identity: "n2", Seen: now}})
+				b.fleet.On("", jwt, fake.Slow(time.Second)).On(node1, jwt, fake.Slow(0))
+				var seen []discovery.Sighting
+				for _, name := range []string{node1, "n2", "n3", "n4", "n5", "n6"} { // four are called at the start
+					seen = append(seen, discovery.Sighting{Identity: name, Seen: time.Now()})
+				}
+				sum := b.Run(t.Context(), stop, seen)
 				if diff := cmp.Diff(tt.want, b.fleet.Actions(node1)); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
 				}
@@ -56,8 +65,14 @@ func TestStop(t *testing.T) {
 				if record, _ := b.Store.Load(node1); record.Phase != tt.phase {
 					t.Errorf("got phase %q, want %q", record.Phase, tt.phase)
 				}
-				if calls := b.fleet.Actions("n2"); calls != nil || sum.Unhandled != 1 || !sum.Interrupted {
-					t.Errorf("got calls %v and %+v, want the second node not started", calls, sum)
+				for _, name := range []string{"n2", "n3", "n4"} { // in flight: they are heard and no more
+					got, calls := resultOf(t, sum, name), b.fleet.Actions(name)
+					if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrStopped) || len(calls) != 1 {
+						t.Errorf("%s: got %s (%v) after %v, want skipped as stopped after its first call", name, got.Outcome, got.Err, calls)
+					}
+				}
+				if calls := append(b.fleet.Actions("n5"), b.fleet.Actions("n6")...); calls != nil || sum.Unhandled != 2 || !sum.Interrupted {
+					t.Errorf("got calls %v and %+v, want the last two nodes not started", calls, sum)
 				}
 			})
 		})
@@ -140,9 +155,11 @@ func TestPauseIsSeenBeforeEveryAttempt(t *testing.T) {
 		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
 		paused := pausable(b)
 		b.fleet.On(node1, configure, func(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
+			time.Sleep(soon)
 			paused.Store(true)
 			return []provision.Reply{{Message: "try again"}}, nil
 		})
+		b.fleet.On("n2", inventory, fake.Slow(time.Second))
 		sum := b.run(t.Context(), node1, "n2")
 		got := resultOf(t, sum, node1)
 		if diff := cmp.Diff([]string{inventory, configure}, b.fleet.Actions(node1)); diff != "" {
@@ -151,8 +168,8 @@ func TestPauseIsSeenBeforeEveryAttempt(t *testing.T) {
 		if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrPaused) || !errors.Is(got.Err, provision.ErrRefused) {
 			t.Errorf("got %s (%v), want skipped as paused with the refusal", got.Outcome, got.Err)
 		}
-		if calls := b.fleet.Actions("n2"); calls != nil {
-			t.Errorf("the second node was asked for %v while paused", calls)
+		if second := resultOf(t, sum, "n2"); second.Outcome != provision.Skipped || !errors.Is(second.Err, provision.ErrPaused) || second.Attempts != 1 {
+			t.Errorf("the second node, in flight at the pause: got %s (%v) after %d attempts, want skipped as paused after the first", second.Outcome, second.Err, second.Attempts)
 		}
 	})
 }

@@ -2,9 +2,11 @@ package provision
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"choria-provision/discovery"
+	"choria-provision/provision/workers"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -29,7 +31,6 @@ type Watcher struct {
 // Run works until stop ends: then intake ends and nodes at work stop at a safe
 // step; when ctx ends they stop at once. It returns when all is quiet.
 func (w *Watcher) Run(ctx, stop context.Context) {
-	slots := NewSlots(w.Runner().Config.Workers, w.Runner().Config.HelperWorkers)
 	var group errgroup.Group
 	group.Go(func() error {
 		w.cycles(ctx, stop)
@@ -39,37 +40,33 @@ func (w *Watcher) Run(ctx, stop context.Context) {
 		w.readmit(stop)
 		return nil
 	})
-	w.dispatch(ctx, stop, slots, &group)
+	workers.New(w.Runner().Config.Workers).Run(ctx, stop, w.waiting(stop))
 	_ = group.Wait() // the functions return nil
 	w.Cycled(nil)
 }
 
-// dispatch hands nodes to slots as both come. A node is taken before its slot:
-// the only slot there is must not wait for a node while others wait for it. One
-// whose turn comes when nothing may be done is forgotten: the discovery that
-// follows finds it again.
-func (w *Watcher) dispatch(ctx, stop context.Context, slots *Slots, group *errgroup.Group) {
-	for {
-		slot, err := slots.Enter(stop)
-		if err != nil {
-			return
+// waiting gives the nodes of the queue as they come, until stop ends. One whose
+// turn comes when nothing may be done is forgotten: the discovery that follows
+// finds it again.
+func (w *Watcher) waiting(stop context.Context) iter.Seq[workers.Node] {
+	helpers := helperBound(w.Runner().Config)
+	return func(yield func(workers.Node) bool) {
+		for {
+			s, ok := w.Queue.Take(stop)
+			if !ok {
+				return
+			}
+			r := w.Runner()
+			if r.ended(stop, stop) {
+				w.Queue.Cancel(s.Identity)
+				continue
+			}
+			t := r.task(stop, s, helpers)
+			t.done = func() { w.Queue.Done(s.Identity) }
+			if !yield(t) {
+				return
+			}
 		}
-		s, ok := w.Queue.Take(stop)
-		if !ok {
-			slot.Leave()
-			return
-		}
-		if r := w.Runner(); slot.Take(stop) != nil || stop.Err() != nil || r.May() != nil || r.broken.Load() != nil {
-			w.Queue.Cancel(s.Identity)
-			slot.Leave()
-			continue
-		}
-		group.Go(func() error {
-			defer slot.Leave()
-			w.Runner().work(ctx, stop, s, slot)
-			w.Queue.Done(s.Identity)
-			return nil
-		})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -63,10 +62,10 @@ func TestDeadNodesDoNotCostTheLiving(t *testing.T) {
 		order []string
 		alone time.Duration // the live ones
 	}{
-		{"mixed", 10 * time.Millisecond, mixed, 400 * time.Millisecond},
-		{"the dead first", 10 * time.Millisecond, slices.Concat(dead, live), 400 * time.Millisecond},
-		{"mixed, a fast fleet", 2 * time.Millisecond, mixed, 80 * time.Millisecond},
-		// the first calls go out before it is known how slow the nodes are
+		// the first calls of others are answered while workers are at work
+		{"mixed", 10 * time.Millisecond, mixed, 310 * time.Millisecond},
+		{"the dead first", 10 * time.Millisecond, slices.Concat(dead, live), 310 * time.Millisecond},
+		{"mixed, a fast fleet", 2 * time.Millisecond, mixed, 62 * time.Millisecond},
 		{"mixed, a slow fleet", 400 * time.Millisecond, mixed, 12400 * time.Millisecond},
 		{"the dead first, a slow fleet", 400 * time.Millisecond, slices.Concat(dead, live), 12400 * time.Millisecond},
 	}
@@ -100,9 +99,8 @@ func TestDeadNodesDoNotCostTheLiving(t *testing.T) {
 	}
 }
 
-// Nodes that the broker knows to be gone rest between attempts, and nobody
-// waits for them.
-func TestGoneNodesRestWithoutASlot(t *testing.T) {
+// Nodes that the broker knows to be gone occupy no worker between attempts.
+func TestGoneNodesOccupyNoWorkerInTheirBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
@@ -120,7 +118,7 @@ func TestGoneNodesRestWithoutASlot(t *testing.T) {
 	})
 }
 
-func TestNodesAtWorkStayBoundedWhileOthersWait(t *testing.T) {
+func TestHelperWorkersBoundsHelpersApartFromWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(c *config.Config) { c.Workers, c.HelperWorkers = 5, 2 })
@@ -152,30 +150,9 @@ func (m *most) enter() (leave func()) {
 	return func() { m.now.Add(-1) }
 }
 
-// A change that is being completed waits for nobody: configure was answered
-// late, its slot has gone to a node that keeps it.
-func TestARestartThatIsDueNeedsNoSlot(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(c *config.Config) { c.Workers = 1 })
-		b.fleet.On(node1, configure, fake.Slow(time.Second))
-		b.Helper = helperFunc(func(ctx context.Context, in provision.HelperInput) (provision.Answer, error) {
-			if in.Identity == "n2" {
-				time.Sleep(time.Hour)
-			}
-			return obliging(ctx, in)
-		})
-		start := time.Now()
-		b.run(t.Context(), node1, "n2")
-		if got := b.lastDone([]string{node1}, start); got != time.Second {
-			t.Errorf("took %s, want the second that configure takes", got)
-		}
-	})
-}
-
-// Both nodes give up the only slot; whoever is first to be answered has it, and
-// the other one waits until it is free.
-func TestEndingsWhileWaitingForASlot(t *testing.T) {
+// Of two nodes the one that answers first has the only worker, and the other one
+// waits until it is free.
+func TestEndingsWhileWaitingForAWorker(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -185,13 +162,14 @@ func TestEndingsWhileWaitingForASlot(t *testing.T) {
 	}{
 		{"stop", func(stop, _ context.CancelFunc, _ func()) { stop() }, 30 * time.Second, provision.ErrStopped},
 		{"the end of all work", func(stop, ctx context.CancelFunc, _ func()) { stop(); ctx() }, 30 * time.Second, provision.ErrStopped},
-		{"a pause", func(_, _ context.CancelFunc, pause func()) { pause() }, time.Hour + 20*time.Millisecond, provision.ErrPaused},
+		{"a pause", func(_, _ context.CancelFunc, pause func()) { pause() }, time.Hour, provision.ErrPaused},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, func(c *config.Config) { c.Workers = 1 })
+				b := patient(t)
+				b.Config.Workers = 1
 				ctx, cancelCtx := context.WithCancel(t.Context())
 				defer cancelCtx()
 				stop, cancelStop := context.WithCancel(t.Context())
@@ -210,7 +188,7 @@ func TestEndingsWhileWaitingForASlot(t *testing.T) {
 				})
 				b.Helper = helperFunc(func(ctx context.Context, _ provision.HelperInput) (provision.Answer, error) {
 					defer close(busy)
-					select { // holds the only slot
+					select { // keeps the only worker
 					case <-time.After(time.Hour):
 					case <-ctx.Done():
 					}
@@ -232,68 +210,4 @@ func TestEndingsWhileWaitingForASlot(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestSlotsAreGivenInTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		slots := provision.NewSlots(1, 0)
-		first, err := slots.Enter(t.Context())
-		if err != nil || first.Take(t.Context()) != nil {
-			t.Fatal("got no slot from an idle set")
-		}
-		var mu sync.Mutex
-		var order []int
-		for i := range 5 {
-			slot, err := slots.Enter(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				defer slot.Leave()
-				if slot.Take(t.Context()) != nil {
-					return
-				}
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-			}()
-			synctest.Wait()
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		late, err := slots.Enter(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := late.Take(ended); !errors.Is(err, context.Canceled) || late.Held() {
-			t.Errorf("got %v and held %v after the end, want neither slot nor silence", err, late.Held())
-		}
-		late.Leave()
-		first.Give()
-		first.Give() // does nothing
-		synctest.Wait()
-		if got := fmt.Sprint(order); got != "[0 1 2 3 4]" {
-			t.Errorf("got order %s, want who waited longest first", got)
-		}
-		first.Leave()
-	})
-}
-
-func TestNoMoreNodesAreBegunThanThereIsRoomFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(c *config.Config) { c.Workers = 3 })
-		var begun most
-		b.fleet.On("", inventory, func(ctx context.Context, n int, ok func() provision.Reply) ([]provision.Reply, error) {
-			defer begun.enter()()
-			return fake.Silent(ctx, n, ok)
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // shorter than a call
-		defer cancel()
-		b.run(ctx, named("dead", 1500)...)
-		if got := begun.seen.Load(); got > 1003 || got < 100 {
-			t.Errorf("got %d unanswered calls at once, want many and no more than 1003", got)
-		}
-	})
 }
