@@ -24,7 +24,7 @@ func (a *app) once() {
 	c.Flag("run-helper", "With --dry-run: also ask the helper and show what it would send").UnNegatableBoolVar(&o.runHelper)
 	c.Flag("match", "Only nodes whose name fits: a glob, or a regular expression between slashes; repeatable").PlaceHolder("PATTERN").StringsVar(&o.match)
 	numberFlag(c.Flag("limit", "Work on no more than N nodes").PlaceHolder("N"), 0, &o.limit)
-	numberFlag(c.Flag("workers", "Work on N nodes at once").PlaceHolder("N"), 1, &o.workers)
+	numberFlag(c.Flag("workers", "Work on N nodes at once, each from its first answer to its outcome; until it answers a node counts for none").PlaceHolder("N"), 1, &o.workers)
 	durationFlag(c.Flag("timeout", "Start nothing after this long").PlaceHolder("D"), &o.timeout)
 	c.Flag("force", "Ignore the hold of nodes that were just worked on").UnNegatableBoolVar(&o.force)
 	c.Flag("no-metrics", "Neither push nor write metrics").UnNegatableBoolVar(&o.noMetrics)

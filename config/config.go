@@ -17,7 +17,7 @@ type Config struct {
 	// File is the absolute path the configuration was read from, empty for Default.
 	File string `yaml:"-"`
 
-	Workers            int       `yaml:"workers"`             // nodes worked on at once
+	Workers            int       `yaml:"workers"`             // nodes worked on at once, from their first answer on
 	Interval           Duration  `yaml:"interval"`            // of watch; twice as old is stale
 	LogFile            string    `yaml:"logfile"`             // empty: stderr
 	LogLevel           string    `yaml:"loglevel"`            // debug, info, warn, error

@@ -61,6 +61,7 @@ func TestRecordSaysInstallingBeforeTheFirstChangeAndCompleteAfter(t *testing.T) 
 		{"plain", nil, configure},
 		{"issuer", func(c *config.Config) { c.Features.JWT, c.Features.ED25519 = true, true }, gen25519},
 		{"pki", func(c *config.Config) { c.Features.JWT, c.Features.PKI = true, true }, gencsr},
+		{"a first call that changes the node", func(c *config.Config) { c.Features.ED25519 = true }, gen25519},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
