@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,11 +65,11 @@ func newBench(t *testing.T, change func(*config.Config)) *bench {
 		change(cfg)
 	}
 	b := &bench{fleet: fake.NewFleet(site)}
-	number := 0
+	var number atomic.Int64
 	b.Runner = &provision.Runner{
 		Config: cfg, RPC: b.fleet, Helper: helperFunc(obliging),
 		Store: installstate.NewStore(t.TempDir()),
-		Nonce: func() (string, error) { number++; return fmt.Sprintf("nonce %d", number), nil },
+		Nonce: func() (string, error) { return fmt.Sprintf("nonce %d", number.Add(1)), nil },
 		May:   func() error { return nil },
 		Tell:  b.observe,
 
