@@ -88,32 +88,39 @@ func (n *node) walk(ctx context.Context, handover func() bool) (Outcome, error) 
 		if !s.gate(n.cfg) {
 			continue
 		}
-		n.result.Step, n.finishing = s.name, s.reach == finish
-		if n.dry.On && n.dry.leavesOut(s.reach) {
-			n.plan(s)
-			continue
-		}
-		if n.stopped() {
-			return goOn, ErrStopped
-		}
-		if s.reach == change {
-			if err := n.claim(); err != nil {
-				return goOn, err
-			}
-		}
-		outcome, err := n.walkOne(ctx, s)
-		if outcome != goOn || err != nil {
+		if outcome, err := n.enter(ctx, s); outcome != goOn || err != nil {
 			return outcome, err
 		}
 	}
-	if n.next < len(sequence) {
+	return n.completed(), nil
+}
+
+// enter does a step if it may be done: a dry run leaves steps out, a stop ends the
+// sequence, and the record says that the node is ours before it is changed.
+func (n *node) enter(ctx context.Context, s step) (Outcome, error) {
+	n.result.Step, n.finishing = s.name, s.reach == finish
+	if n.dry.On && n.dry.leavesOut(s.reach) {
+		n.plan(s)
 		return goOn, nil
 	}
-	n.result.Step = ""
-	if n.dry.On {
-		return Planned, nil
+	if n.stopped() {
+		return goOn, ErrStopped
 	}
-	return Provisioned, nil
+	if s.reach == change {
+		if err := n.claim(); err != nil {
+			return goOn, err
+		}
+	}
+	return n.walkOne(ctx, s)
+}
+
+// completed is the outcome once no step is left.
+func (n *node) completed() Outcome {
+	if n.next < len(sequence) {
+		return goOn
+	}
+	n.result.Step = ""
+	return n.unlessDry(Provisioned)
 }
 
 func (n *node) walkOne(ctx context.Context, s step) (Outcome, error) {
