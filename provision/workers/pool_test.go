@@ -125,9 +125,26 @@ func TestNodesThatAnswerLateSlowTheFirstCallsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{}
-		took := run(t, 1, slices.Values(s.live(200, 400*time.Millisecond, time.Second)))
-		if s.max.waiting > 20 || took > 201*time.Second {
-			t.Errorf("got %d nodes waiting and %s, want at most 20 after the start and 200 s of work", s.max.waiting, took)
+		nodes := s.live(200, 400*time.Millisecond, time.Second)
+		atStart := 0
+		nodes[100] = &watched{nodes[100], func() { atStart, s.max = s.max.waiting, counts{} }, s}
+		took := run(t, 1, slices.Values(nodes))
+		if atStart > 20 || s.max.waiting > workers.Ahead+1 || took > 201*time.Second {
+			t.Errorf("got %d nodes waiting at the start, %d later and %s, want at most 20, %d and 200 s of work", atStart, s.max.waiting, took, workers.Ahead)
+		}
+	})
+}
+
+// As long as answered nodes wait there is no hurry: nodes that answer late keep
+// their places.
+func TestNoCallIsWrittenOffWhileWorkersHaveEnoughToDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{}
+		nodes := append(s.live(2, 0, 10*time.Second), s.live(50, 400*time.Millisecond, 10*time.Second)...)
+		run(t, 1, slices.Values(nodes))
+		if s.max.waiting > workers.Ahead+1 {
+			t.Errorf("got %d nodes waiting, want at most %d", s.max.waiting, workers.Ahead+1)
 		}
 	})
 }
@@ -152,6 +169,12 @@ func TestSilentNodesCostTheLivingNothing(t *testing.T) {
 			}
 			return nodes
 		}, 600 * time.Millisecond},
+		{"a hundred among a hundred that are fast", 10, func(s *site) (nodes []workers.Node) {
+			for range 100 {
+				nodes = append(nodes, append(s.silent(1), s.live(1, time.Millisecond, 2*time.Millisecond)...)...)
+			}
+			return nodes
+		}, 30 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
