@@ -87,7 +87,10 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	}
 	report.Nodes = c.describe(report.withoutDuplicates(waiting), o.names)
 	closeLive() // before the result is written to the same terminal
-	return c.showDiscovered(report, o.names)
+	if err := c.showDiscovered(report, o.names); err != nil || c.stop.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: before every node had answered", interruption(c.stop))
 }
 
 // observeDiscovery has refused sightings go to the report and progress to the

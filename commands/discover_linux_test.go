@@ -63,5 +63,7 @@ func TestDiscoverShowsItsProgress(t *testing.T) {
 		shown.Write(part[:n])
 	}
 	cancel()
-	<-ended
+	if code := <-ended; code != exitInterrupted {
+		t.Errorf("got exit code %d, want %d", code, exitInterrupted)
+	}
 }
