@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Where Choria holds its elections: a key-value bucket whose entries expire
@@ -17,6 +17,17 @@ const (
 	electionBucket = "CHORIA_LEADER_ELECTION"
 	electionName   = "provisioner"
 )
+
+const (
+	// setupTimeout bounds joining an election: longer than a broker takes to
+	// choose who serves the bucket, short enough for a person who waits.
+	setupTimeout = 10 * time.Second
+
+	// rewritePause is the time between two attempts to store the key.
+	rewritePause = 20 * time.Millisecond
+)
+
+var errUnanswered = errors.New("the broker does not answer")
 
 // The ways an election can go against us.
 var (
@@ -31,7 +42,7 @@ var (
 // key that another one renews.
 type Lease struct {
 	conn   *Conn
-	bucket nats.KeyValue
+	bucket jetstream.KeyValue
 	name   string
 	ttl    time.Duration
 	keep   func(revision uint64) // remembers the revision for a later run here
@@ -58,36 +69,45 @@ type LeaseOptions struct {
 // this host held last, and nobody since, is taken over without waiting for it
 // to expire. ErrElection says that there is no election to take part in.
 func (c *Conn) Lead(o LeaseOptions) (*Lease, error) {
-	stream, err := c.connector.Nats().JetStream(nats.APIPrefix("choria.streams"))
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	bucket, ttl, err := c.electionBucket(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrElection, err)
 	}
-	bucket, err := stream.KeyValue(electionBucket)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the bucket %s of Choria Streams cannot be reached: %w; enable Choria Streams on the broker or set leader_election to false", ErrElection, electionBucket, err)
-	}
-	status, err := bucket.Status()
-	if err != nil {
-		return nil, fmt.Errorf("%w: the state of the bucket %s: %w", ErrElection, electionBucket, err)
-	}
-	if status.TTL() <= 0 {
-		return nil, fmt.Errorf("%w: the bucket %s has no TTL: a leader that dies would lead for ever", ErrElection, electionBucket)
-	}
-
-	l := &Lease{conn: c, bucket: bucket, name: o.Name, ttl: status.TTL(), keep: o.Keep, tell: o.Lost, done: make(chan struct{})}
-	if err := l.take(o.Revision); err != nil {
+	l := &Lease{conn: c, bucket: bucket, name: o.Name, ttl: ttl, keep: o.Keep, tell: o.Lost, done: make(chan struct{})}
+	if err := l.take(ctx, o.Revision); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
-	go l.renew(ctx)
+	renewals, stop := context.WithCancel(context.Background())
+	l.cancel = stop
+	go l.renew(renewals)
 	return l, nil
 }
 
-func (l *Lease) take(own uint64) error {
-	err := l.update(0)
-	if err != nil && isTaken(err) && own != 0 {
-		err = l.update(own)
+func (c *Conn) electionBucket(ctx context.Context) (jetstream.KeyValue, time.Duration, error) {
+	stream, err := jetstream.NewWithAPIPrefix(c.connector.Nats(), "choria.streams")
+	if err != nil {
+		return nil, 0, err
+	}
+	bucket, err := stream.KeyValue(ctx, electionBucket)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the bucket %s of Choria Streams cannot be reached: %w; enable Choria Streams on the broker or set leader_election to false", electionBucket, err)
+	}
+	status, err := bucket.Status(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the state of the bucket %s: %w", electionBucket, err)
+	}
+	if status.TTL() <= 0 {
+		return nil, 0, fmt.Errorf("the bucket %s has no TTL: a leader that dies would lead for ever", electionBucket)
+	}
+	return bucket, status.TTL(), nil
+}
+
+func (l *Lease) take(ctx context.Context, own uint64) error {
+	err := l.update(ctx, 0)
+	if isTaken(err) && own != 0 {
+		err = l.update(ctx, own)
 	}
 	switch {
 	case err == nil:
@@ -100,25 +120,96 @@ func (l *Lease) take(own uint64) error {
 }
 
 // update writes the key if its revision is still the one given; 0 is a key
-// that does not exist.
-func (l *Lease) update(revision uint64) error {
-	began := time.Now()
-	next, err := l.bucket.Update(electionName, []byte(l.name), revision)
-	if err != nil {
-		return err
+// that does not exist. A write that was not answered may have been stored, or
+// may be stored yet: it is repeated with the same revision until it is done or
+// refused, or until ctx ends. A late copy can then only be refused.
+func (l *Lease) update(ctx context.Context, revision uint64) error {
+	var unanswered time.Time // when the first write without an answer began
+	for {
+		began := time.Now()
+		next, err := l.write(ctx, revision)
+		switch {
+		case err == nil:
+			l.hold(next, began)
+			return nil
+		case isTaken(err):
+			if next := l.ours(err); !unanswered.IsZero() && next > revision {
+				l.hold(next, unanswered)
+				return nil
+			}
+			return err
+		case isUnanswered(err):
+			if unanswered.IsZero() {
+				unanswered = began
+			}
+		case isUnderWay(err), revision != 0: // a renewal has nothing to lose by another try
+		default:
+			return err
+		}
+		select {
+		case <-time.After(rewritePause):
+		case <-ctx.Done():
+			if isUnanswered(err) {
+				return errUnanswered
+			}
+			return err
+		}
 	}
-	l.mu.Lock()
-	l.revision, l.renewed = next, began
-	l.mu.Unlock()
-	if l.keep != nil {
-		l.keep(next)
-	}
-	return nil
 }
 
-func isTaken(err error) bool {
-	var api *nats.APIError
-	return errors.As(err, &api) && api.ErrorCode == nats.JSErrCodeStreamWrongLastSequence
+// write makes one attempt to store the key, no longer than a renewal may take:
+// another one must be possible within the lease's time.
+func (l *Lease) write(ctx context.Context, revision uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.ttl/8)
+	defer cancel()
+	return l.bucket.Update(ctx, electionName, []byte(l.name), revision)
+}
+
+// hold takes note of a write that succeeded and of when it began.
+func (l *Lease) hold(revision uint64, began time.Time) {
+	l.mu.Lock()
+	l.revision, l.renewed = revision, began
+	l.mu.Unlock()
+	if l.keep != nil {
+		l.keep(revision)
+	}
+}
+
+// ours returns the revision that refused a write if it can only be that of an
+// earlier copy of the write itself, else 0. The provisioning account may not
+// read the key; but while the last renewal has not expired no other instance
+// writes it: they create it or renew their own. A lease that was never held
+// says nothing of the kind.
+func (l *Lease) ours(refusal error) (revision uint64) {
+	if l.current() == 0 || l.age() > l.ttl {
+		return 0
+	}
+	var api *jetstream.APIError
+	if errors.As(refusal, &api) {
+		_, _ = fmt.Sscanf(api.Description, "wrong last sequence: %d", &revision) // without a number: 0
+	}
+	return revision
+}
+
+// Both codes refuse a write whose revision is not the key's. Replicated streams
+// give the second while another write of the key is under way, which may still
+// come to nothing (nats-server, JSStreamWrongLastSequenceConstantErr).
+const (
+	codeTaken    jetstream.ErrorCode = jetstream.JSErrCodeStreamWrongLastSequence
+	codeUnderWay jetstream.ErrorCode = 10164
+)
+
+func isTaken(err error) bool    { return hasCode(err, codeTaken) }
+func isUnderWay(err error) bool { return hasCode(err, codeUnderWay) }
+
+func hasCode(err error, code jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == code
+}
+
+// isUnanswered reports whether a write may have been stored although it failed.
+func isUnanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded)
 }
 
 // renew keeps the lease three times as often as needed. When it could not be
@@ -133,13 +224,13 @@ func (l *Lease) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			err := l.update(l.current())
-			switch {
-			case err == nil:
-			case isTaken(err), l.age() > l.ttl/2:
-				l.lose(fmt.Errorf("%w: %w", ErrLost, err))
-				return
-			}
+		}
+		bounded, cancel := context.WithTimeout(ctx, l.ttl*3/4-l.age())
+		err := l.update(bounded, l.current())
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.lose(fmt.Errorf("%w: %w", ErrLost, err))
+			return
 		}
 	}
 }
