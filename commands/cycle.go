@@ -212,6 +212,7 @@ func (c *cycle) lead() (err error) {
 		return err
 	}
 	c.closers = append(c.closers, c.lease.Release)
+	c.conn.SetFence(c.lease.Fence)
 	return nil
 }
 

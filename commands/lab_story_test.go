@@ -95,8 +95,10 @@ func runWatchTelling(stop context.Context, args []string, streams Streams, dir s
 		}
 		defer w.close()
 		story, tell := &teller{dir: dir}, w.tell
+		stand := newStanding(w, dir, os.Getenv(standMarker))
 		w.tell = func(event any) {
 			story.observe(event)
+			stand.observe(event)
 			tell(event)
 		}
 		w.seen.tell = w.tell

@@ -155,6 +155,7 @@ func (w *watch) campaign() <-chan error {
 
 func (w *watch) won(lease *network.Lease) {
 	w.term.Store(lease)
+	w.conn.SetFence(lease.Fence)
 	w.leads.Store(true)
 	w.paused()
 	w.logger.Info("this instance leads: it provisions from now on")

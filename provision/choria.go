@@ -35,6 +35,8 @@ func (c ChoriaRPC) Request(ctx context.Context, node, action string, in any) ([]
 		return nil, ErrGone
 	case errors.Is(err, network.ErrTwins):
 		return nil, ErrTwins
+	case errors.Is(err, network.ErrFenced):
+		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	case errors.Is(err, network.ErrDisconnected):
 		return nil, fmt.Errorf("%w: %w", ErrNetwork, err)
 	case errors.Is(err, network.ErrNoReply):

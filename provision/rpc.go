@@ -127,6 +127,9 @@ func (n *node) attempt(ctx context.Context, action string, number int, do func(c
 
 	started := time.Now()
 	err := do(bounded)
+	if errors.Is(err, ErrNotLeader) {
+		return err // nothing was sent
+	}
 	n.result.Attempts++
 	n.tell(Attempt{Node: n.id, Action: action, Number: number, Took: time.Since(started), Err: err})
 	return err

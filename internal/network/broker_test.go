@@ -125,12 +125,17 @@ func (m *machine) serve(subject string, answer func(request protocol.Request, re
 
 // reply sends an RPC reply with this data.
 func (m *machine) reply(request protocol.Request, replyTo string, data any) {
-	body, err := json.Marshal(map[string]any{"statuscode": 0, "statusmsg": "OK", "data": data})
+	reply, err := m.fw.NewReply(request)
 	if err != nil {
 		m.t.Error(err)
 		return
 	}
-	reply, err := m.fw.NewReply(request)
+	m.send(reply, replyTo, map[string]any{"statuscode": 0, "statusmsg": "OK", "data": data})
+}
+
+// send seals and sends a reply with this message.
+func (m *machine) send(reply protocol.Reply, replyTo string, message any) {
+	body, err := json.Marshal(message)
 	if err != nil {
 		m.t.Error(err)
 		return

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/choria-io/go-choria/choria"
@@ -40,6 +41,8 @@ type Conn struct {
 	sender    sender
 	inbox     string
 	sub       *nats.Subscription
+	fence     atomic.Pointer[Fence]
+	clocks    fastClocks
 
 	mu        sync.Mutex
 	exchanges map[string]*exchange // by the last token of their reply subject

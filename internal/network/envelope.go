@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/choria-io/go-choria/inter"
 	"github.com/choria-io/go-choria/protocol"
@@ -21,11 +22,15 @@ type sender struct {
 	version    protocol.ProtocolVersion
 }
 
+// lifetime is the time from a request's stamp in which a node accepts it.
+func (s sender) lifetime() time.Duration { return time.Duration(s.ttl) * time.Second }
+
 // letter is one request before it is signed. replyTo is where replies come to.
 type letter struct {
 	id, agent, replyTo string
 	runs               string // the agent a node must run to answer
 	body               []byte
+	stamp              time.Time // when it was made, as the node is told; zero: now
 }
 
 // check has go-choria validate once what all requests have in common. It does
@@ -51,7 +56,10 @@ func (s sender) request(fw inter.Framework, l letter) (protocol.Request, error) 
 	}
 	request.SetMessage(l.body)
 	request.NewFilter().AddAgentFilter(l.runs)
-	return request, nil
+	if l.stamp.IsZero() {
+		return request, nil
+	}
+	return request, setTime(request, l.stamp)
 }
 
 // seal encodes and signs a request as choria.Framework's

@@ -225,7 +225,7 @@ func (l *Lease) renew(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		bounded, cancel := context.WithTimeout(ctx, l.ttl*3/4-l.age())
+		bounded, cancel := context.WithTimeout(ctx, l.term()-l.age())
 		err := l.update(bounded, l.current())
 		cancel()
 		if err != nil && ctx.Err() == nil {
@@ -250,11 +250,21 @@ func (l *Lease) current() uint64 {
 	return l.revision
 }
 
-// age is how long ago the key was written.
+// term is the time from the beginning of a renewal in which the lease counts.
+func (l *Lease) term() time.Duration { return l.ttl * 3 / 4 }
+
+// age is the time since the key was written.
 func (l *Lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.renewed)
+	return elapsed(l.renewed)
+}
+
+// elapsed returns the longer of the times that the two clocks show, see
+// hasPassed.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
 // Err is nil while we lead and ErrLost from the moment we may not any more. A
@@ -263,10 +273,31 @@ func (l *Lease) age() time.Duration {
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if age := time.Since(l.renewed); l.lost == nil && age > l.ttl*3/4 {
+	return l.errLocked()
+}
+
+func (l *Lease) errLocked() error {
+	if age := elapsed(l.renewed); l.lost == nil && age >= l.term() {
 		return fmt.Errorf("%w: it was not renewed for %s", ErrLost, age.Round(time.Second))
 	}
 	return l.lost
+}
+
+// Fence is the fence of a leader, for [Conn.SetFence]: the deadline D is when
+// Err turns, three quarters of the key's TTL after the last renewal that
+// succeeded began.
+//
+// A successor waits for nothing but the key. The broker counts the key's age
+// from when it stored the renewal, which is after the renewal began: the key
+// stands until D and a quarter of its TTL more, and nobody else can write it
+// before (except by the revision that Release gives away, after which nothing
+// is sent). No node begins a request of ours from D on, by its own clock. So a
+// request and a successor meet only at a node whose clock is behind ours by
+// more than a quarter of the TTL: 15 s with Choria's default of a minute.
+func (l *Lease) Fence() (deadline time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renewed.Add(l.term()), l.errLocked()
 }
 
 // Release gives the leadership up: it ends the renewals and tells who stands by

@@ -143,7 +143,9 @@ func (c *Conn) decode(x *exchange, raw []byte) (Reply, error) {
 		return Reply{}, fmt.Errorf("a reply from %q", o.sender)
 	case !c.inTime(x, o.made):
 		return Reply{}, fmt.Errorf("a reply made at %s", o.made.UTC().Format(time.RFC3339))
-	case x.identity == "":
+	}
+	c.clocks.learn(o.sender, o.made)
+	if x.identity == "" {
 		return Reply{Sender: o.sender}, nil
 	}
 	var rpc rpcclient.RPCReply
@@ -153,10 +155,10 @@ func (c *Conn) decode(x *exchange, raw []byte) (Reply, error) {
 	return Reply{Sender: o.sender, RPCReply: rpc}, nil
 }
 
-// inTime bounds a reply's age. A node answers only requests that its own clock
-// finds within their time to live (server/processor.go of go-choria), so no
-// honest reply is further off than that; v1 tells whole seconds.
+// inTime bounds a reply's age. A node answers only requests whose stamp its own
+// clock finds within their time to live (server/processor.go of go-choria), so
+// no honest reply is further off than that; v1 tells whole seconds.
 func (c *Conn) inTime(x *exchange, made time.Time) bool {
-	ttl := time.Duration(c.sender.ttl)*time.Second + time.Second
+	ttl := c.sender.lifetime() + time.Second
 	return made.After(x.sent.Add(-ttl)) && made.Before(time.Now().Add(ttl))
 }

@@ -29,8 +29,9 @@ type exchange struct {
 	token     string
 	identity  string // empty: a broadcast, anybody may answer
 	requestID string
-	sent      time.Time
-	raw       chan []byte // nil element: nobody listens
+	sent      time.Time     // as the request states it
+	valid     time.Duration // nodes drop it when it takes longer; 0: after its time-to-live
+	raw       chan []byte   // nil element: nobody listens
 	answered  time.Time
 }
 
@@ -80,7 +81,7 @@ func (c *Conn) collect(ctx context.Context, x *exchange) ([]Reply, error) {
 			if !c.connector.IsConnected() {
 				return nil, fmt.Errorf("%w: %w", ErrDisconnected, odd)
 			}
-			return nil, odd
+			return nil, c.clocks.explain(x, odd)
 		}
 	}
 }
@@ -174,8 +175,8 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 	if l.id, err = c.fw.NewRequestID(); err != nil {
 		return fmt.Errorf("building a request: %w", err)
 	}
-	x.requestID, x.sent = l.id, time.Now()
-	data, err := c.sender.seal(ctx, c.fw, l)
+	x.requestID = l.id
+	data, err := c.seal(ctx, x, l)
 	if err != nil {
 		return err
 	}
@@ -185,6 +186,14 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 		return fmt.Errorf("%w: sending a request: %w", ErrDisconnected, err)
 	}
 	return nil
+}
+
+func (c *Conn) seal(ctx context.Context, x *exchange, l letter) ([]byte, error) {
+	if x.identity != "" {
+		return c.sealFenced(ctx, x, l)
+	}
+	x.sent = time.Now()
+	return c.sender.seal(ctx, c.fw, l)
 }
 
 // expect makes x known by a token that only this request's node is told: every
