@@ -181,8 +181,9 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		helper.Env = []string{"PROVISION_DRY_RUN=1"}
 		may = func() error { return nil }
 	}
+	rpc := provision.ChoriaRPC{Conn: c.conn}
 	return &provision.Runner{
-		Config: c.cfg, RPC: provision.ChoriaRPC{Conn: c.conn}, Helper: c.asks(helper), Store: c.store,
+		Config: c.cfg, RPC: rpc, Connected: rpc.Connected(c.cfg.ConnectTimeout.Duration), Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
 		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: failedLastRun(c.store), Hide: c.seen.mask.Hide,
@@ -240,6 +241,8 @@ func (c *cycle) verdict(sum provision.Summary, err error) error {
 	switch {
 	case err != nil:
 		return err
+	case errors.Is(sum.StateErr, provision.ErrNetwork):
+		return fmt.Errorf("%w; %s", sum.StateErr, notStarted(sum))
 	case sum.StateErr != nil:
 		return sum.StateErr
 	case sum.Interrupted && c.stop.Err() != nil:

@@ -13,6 +13,7 @@ import (
 	"choria-provision/internal/lab"
 	"choria-provision/internal/network"
 
+	"github.com/choria-io/go-choria/inter"
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 )
@@ -38,6 +39,18 @@ func provisionerIn(t *testing.T, l *lab.Lab) *network.Conn {
 	return conn
 }
 
+// connectorIn is a connection of go-choria's own, configured as conn is.
+func connectorIn(t *testing.T, conn *network.Conn) inter.Connector {
+	t.Helper()
+	fw := conn.Framework()
+	connector, err := fw.NewConnector(t.Context(), fw.MiddlewareServers, "test", fw.Logger("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connector.Close)
+	return connector
+}
+
 func electing(t *testing.T, more map[string]any) *lab.Lab {
 	t.Helper()
 	l := startLab(t, lab.Options{Nodes: 2, Enrollment: lab.Issuer})
@@ -58,7 +71,7 @@ func TestTheLeaderOfGoChoriasOwnElectionIsRespected(t *testing.T) {
 	won := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	election, err := conn.Framework().NewElection(ctx, conn.Connector(), "provisioner", true, leads(won)...)
+	election, err := conn.Framework().NewElection(ctx, connectorIn(t, conn), "provisioner", true, leads(won)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +161,7 @@ func TestALeaseLostInMidRunEndsAtTheNextCall(t *testing.T) {
 		return len(asked(t, l, l.NodeNames()[0]))+len(asked(t, l, l.NodeNames()[1])) >= 3
 	})
 	conn := provisionerIn(t, l)
-	stream, err := conn.Connector().Nats().JetStream(nats.APIPrefix("choria.streams"))
+	stream, err := connectorIn(t, conn).Nats().JetStream(nats.APIPrefix("choria.streams"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -158,7 +159,7 @@ func (w *watch) monitor() error {
 
 // healthy is nil while watch can do its work, or stands by to do it.
 func (w *watch) healthy() error {
-	if w.conn == nil || !w.conn.Connector().IsConnected() {
+	if w.conn == nil || !w.conn.Connected() {
 		return errors.New("not connected to the broker")
 	}
 	if err := w.runner().StateErr(); err != nil {
@@ -186,7 +187,15 @@ func (w *watch) announce() error {
 	if err != nil {
 		return fmt.Errorf("the startup event: %w", err)
 	}
-	if err := lifecycle.PublishEvent(event, w.conn.Connector()); err != nil {
+	subject, err := event.Target()
+	if err != nil {
+		return fmt.Errorf("the startup event: %w", err)
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("the startup event: %w", err)
+	}
+	if err := w.conn.Publish(subject, data); err != nil {
 		return fmt.Errorf("the startup event: %w", err)
 	}
 	return nil

@@ -286,7 +286,7 @@ func (n *node) restart(ctx context.Context) (Outcome, error) {
 // saidNo tells a restart that will not happen from one that may.
 func (n *node) saidNo(err error) bool {
 	var refused *Refused
-	return errors.As(err, &refused) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader)
+	return errors.As(err, &refused) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork)
 }
 
 // note keeps in the record whether a restart may be under way. A node that has

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"choria-provision/internal/network"
 
@@ -38,7 +39,7 @@ func (c ChoriaRPC) Request(ctx context.Context, node, action string, in any) ([]
 	case errors.Is(err, network.ErrFenced):
 		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	case errors.Is(err, network.ErrDisconnected):
-		return nil, fmt.Errorf("%w: %w", ErrNetwork, err)
+		return nil, networkCause(err)
 	case errors.Is(err, network.ErrNoReply):
 		return nil, fmt.Errorf("%w%s", ErrNoReply, strings.TrimPrefix(err.Error(), network.ErrNoReply.Error()))
 	case err != nil:
@@ -49,6 +50,31 @@ func (c ChoriaRPC) Request(ctx context.Context, node, action string, in any) ([]
 		replies[i] = Reply{OK: r.Statuscode == mcorpc.OK, Message: r.Statusmsg, Data: r.Data}
 	}
 	return replies, nil
+}
+
+// Connected waits for a broker that is away, for as long as patience after the
+// connection broke; the step that completes a change waits longer. It is for
+// [Runner.Connected].
+func (c ChoriaRPC) Connected(patience time.Duration) func(ctx context.Context, finishing bool) error {
+	return func(ctx context.Context, finishing bool) error {
+		limit := patience
+		if finishing {
+			limit = max(limit, finishPatience)
+		}
+		return networkCause(c.Conn.Await(ctx, limit))
+	}
+}
+
+// finishPatience is how long a node that has its configuration is owed its
+// restart while the broker is away: half the time that it stays locked to us.
+const finishPatience = time.Minute
+
+// networkCause adds the cause an operator knows it by.
+func networkCause(err error) error {
+	if !errors.Is(err, network.ErrDisconnected) {
+		return err
+	}
+	return fmt.Errorf("%w%s", ErrNetwork, strings.TrimPrefix(err.Error(), network.ErrDisconnected.Error()))
 }
 
 // readOnlyRPC lets pass only what is known to be harmless. A dry run talks

@@ -30,7 +30,7 @@ var (
 	ErrPaused       = errors.New("provisioning is paused")
 	ErrStopped      = errors.New("the run was stopped")
 	ErrNotLeader    = errors.New("another instance leads")
-	ErrNetwork      = errors.New("the broker connection failed")
+	ErrNetwork      = errors.New("the connection to the broker is lost") // nothing was sent
 	ErrUnauthorized = errors.New("the node does not authorize us")
 
 	// helper

@@ -26,12 +26,15 @@ type node struct {
 	helper  Helper
 	siteKey *siteKey
 	nonce   func() (string, error) // fresh and not to be guessed
-	may     func() error           // nil while provisioning is neither paused nor led elsewhere
-	tell    func(any)
-	hide    func(secrets ...string) // nil: nobody repeats what the node says
-	stop    context.Context         // ends when no new step may start
-	dry     DryRun
-	own     func() error // makes the record say that the node is ours and under way
+	// connected waits for a broker that is away; nil: there is none to wait for.
+	connected func(ctx context.Context, finishing bool) error
+
+	may  func() error // nil while provisioning is neither paused nor led elsewhere
+	tell func(any)
+	hide func(secrets ...string) // nil: nobody repeats what the node says
+	stop context.Context         // ends when no new step may start
+	dry  DryRun
+	own  func() error // makes the record say that the node is ours and under way
 
 	helpers *semaphore.Weighted // bounds helpers apart from workers; nil: workers bound them
 

@@ -97,6 +97,9 @@ func decode[Out any](data json.RawMessage) (out Out, err error) {
 func (n *node) try(ctx context.Context, action string, tries int, attempt func(context.Context) error) error {
 	var last error
 	for number := 1; number <= tries; number++ {
+		if err := n.awaitBroker(ctx); err != nil {
+			return because(err, last)
+		}
 		if err := n.mayGoOn(number > 1); err != nil {
 			return because(err, last)
 		}
@@ -107,11 +110,14 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 			return nil
 		case ctx.Err() != nil:
 			return because(n.ended(ctx), last)
+		case n.connected != nil && errors.Is(last, ErrNetwork):
+			number-- // it was not sent: that was no attempt
+			continue
 		case isFinal(last) || number == tries:
 			n.tell(CallFailed{n.id, action, last})
 			return last
 		}
-		n.lostReply = n.lostReply || errors.Is(last, ErrNoReply) || errors.Is(last, ErrNetwork)
+		n.lostReply = n.lostReply || errors.Is(last, ErrNoReply)
 		n.rest(ctx, backoff.Default.Duration(number))
 	}
 	return last
@@ -127,11 +133,28 @@ func (n *node) attempt(ctx context.Context, action string, number int, do func(c
 
 	started := time.Now()
 	err := do(bounded)
-	if errors.Is(err, ErrNotLeader) {
+	if errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork) {
 		return err // nothing was sent
 	}
 	n.result.Attempts++
 	n.tell(Attempt{Node: n.id, Action: action, Number: number, Took: time.Since(started), Err: err})
+	return err
+}
+
+// awaitBroker waits for a broker that is away, and for the end of the run.
+func (n *node) awaitBroker(ctx context.Context) error {
+	if n.connected == nil {
+		return nil
+	}
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !n.finishing {
+		defer context.AfterFunc(n.stop, cancel)()
+	}
+	err := n.connected(bounded, n.finishing)
+	if bounded.Err() != nil && err != nil {
+		return n.ended(ctx)
+	}
 	return err
 }
 

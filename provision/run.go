@@ -24,8 +24,11 @@ type Runner struct {
 	Helper Helper
 	Store  *installstate.Store
 	Nonce  func() (string, error) // fresh, not to be guessed
-	May    func() error           // nil, ErrPaused or ErrNotLeader: asked before every attempt
-	Tell   func(any)              // takes the events; may be called from many goroutines
+	// Connected waits for a broker that is away; its error is ErrNetwork when it
+	// does not come back in time. nil: there is none to wait for.
+	Connected func(ctx context.Context, finishing bool) error
+	May       func() error // nil, ErrPaused or ErrNotLeader: asked before every attempt
+	Tell      func(any)    // takes the events; may be called from many goroutines
 
 	Fingerprint string // of this site's installations; see Fingerprint
 
@@ -48,7 +51,7 @@ type Summary struct {
 	Left        int      // nodes beyond the limit
 	Unhandled   int      // nodes that were not started because the run ended
 	Interrupted bool     // a stop or the end of time kept nodes from being handled
-	StateErr    error    // the state directory failed while the run was on
+	StateErr    error    // the state directory failed while the run was on, or the connection was lost for good
 }
 
 // Run provisions what was seen in two stages: a node that has not answered its
@@ -72,8 +75,11 @@ func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summa
 func (r *Runner) start(ctx, stop context.Context, queue []discovery.Sighting, tasks []*task) iter.Seq[workers.Node] {
 	helpers := helperBound(r.Config)
 	return func(yield func(workers.Node) bool) {
+		either, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(stop, cancel)()
 		for i, sighting := range queue {
-			if r.ended(ctx, stop) {
+			if !r.awaitBroker(either) || r.ended(ctx, stop) {
 				return
 			}
 			tasks[i] = r.task(stop, sighting, helpers)
@@ -90,6 +96,19 @@ func helperBound(c *config.Config) *semaphore.Weighted {
 		return nil
 	}
 	return semaphore.NewWeighted(int64(c.HelperWorkers))
+}
+
+// awaitBroker holds a new node back while the broker is away. One that stays
+// away ends the run.
+func (r *Runner) awaitBroker(ctx context.Context) bool {
+	if r.Connected == nil {
+		return true
+	}
+	err := r.Connected(ctx, false)
+	if errors.Is(err, ErrNetwork) {
+		r.broken.CompareAndSwap(nil, &err)
+	}
+	return err == nil
 }
 
 // ended says that no new node may start.
@@ -138,7 +157,7 @@ func (t *task) FirstCall(ctx context.Context) bool {
 	own, err := t.r.take(t.n.id)
 	if err != nil {
 		t.n.result.Step = recordStep
-		t.end(goOn, err)
+		t.end(ctx, goOn, err)
 		return false
 	}
 	t.own, t.n.own, t.n.restarting = own, own.begin, own.restarting
@@ -146,7 +165,7 @@ func (t *task) FirstCall(ctx context.Context) bool {
 	if outcome == goOn && err == nil {
 		return true
 	}
-	t.end(outcome, err)
+	t.end(ctx, outcome, err)
 	return false
 }
 
@@ -156,19 +175,19 @@ func (t *task) Finish(ctx context.Context) {
 	t.r.Tell(NodeAssigned{t.n.id})
 	if err := t.r.StateErr(); err != nil {
 		t.n.result.Step = recordStep
-		t.end(goOn, err)
+		t.end(ctx, goOn, err)
 		return
 	}
 	outcome, err := t.n.walkOn(ctx)
-	t.end(outcome, err)
+	t.end(ctx, outcome, err)
 }
 
 // end makes the node's result, in its record too, and lets go of the node.
-func (t *task) end(outcome Outcome, err error) {
+func (t *task) end(ctx context.Context, outcome Outcome, err error) {
 	started := t.n.result.Started
 	t.result = t.n.finish(outcome, err)
 	if t.own != nil {
-		t.settle(err)
+		t.settle(ctx, err)
 		t.own.release()
 	}
 	t.result.Took = time.Since(started)
@@ -181,9 +200,12 @@ func (t *task) end(outcome Outcome, err error) {
 
 // settle writes what the outcome means for the record, and notes when records
 // cannot be written any more.
-func (t *task) settle(err error) {
+func (t *task) settle(ctx context.Context, err error) {
 	if errors.Is(err, ErrState) {
 		t.r.broken.CompareAndSwap(nil, &err)
+	}
+	if errors.Is(err, ErrNetwork) {
+		t.r.awaitBroker(ctx) // it may be there again
 	}
 	if !t.n.claimed {
 		return
@@ -201,7 +223,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 	}
 	return &node{
 		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, siteKey: &r.siteKey, nonce: r.Nonce,
-		may: r.May, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
+		may: r.May, connected: r.Connected, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
 		result: Result{Node: s.Identity},
 	}
 }
@@ -222,13 +244,13 @@ func (n *node) finish(outcome Outcome, err error) Result {
 // wasCutOff tells the ends that came to a node's sequence from outside, in the
 // middle of it or before it began.
 func wasCutOff(err error) bool {
-	return errors.Is(err, ErrStopped) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader)
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork)
 }
 
 // isSkip tells the causes that say nothing against the node: it is not this
 // run's to work on.
 func isSkip(err error) bool {
-	for _, cause := range []error{ErrHeld, ErrStale, ErrPaused, ErrNotLeader, ErrStopped, ErrBusy, ErrLocked, ErrOwned, ErrResetting} {
+	for _, cause := range []error{ErrHeld, ErrStale, ErrPaused, ErrNotLeader, ErrStopped, ErrNetwork, ErrBusy, ErrLocked, ErrOwned, ErrResetting} {
 		if errors.Is(err, cause) {
 			return true
 		}

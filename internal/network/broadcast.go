@@ -24,7 +24,7 @@ type Window struct {
 // When the broker says that nobody listens it is over after Window.Quiet: a
 // node can say so too, and must not silence the others.
 func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string, error) {
-	sub, err := c.connector.Nats().SubscribeSync(choria.Inbox(c.sender.collective, c.sender.caller))
+	sub, err := c.nc.SubscribeSync(choria.Inbox(c.sender.collective, c.sender.caller))
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to replies: %w", err)
 	}
@@ -94,7 +94,7 @@ func next(ctx context.Context, sub *nats.Subscription, until time.Time) (*nats.M
 // moreWaits asks the broker for all it has for us before silence counts: on a
 // busy machine replies can be there that were not read yet.
 func (c *Conn) moreWaits(ctx context.Context, sub *nats.Subscription) bool {
-	if err := c.connector.Nats().FlushWithContext(ctx); err != nil {
+	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return false
 	}
 	messages, _, err := sub.Pending()

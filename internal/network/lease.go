@@ -86,7 +86,7 @@ func (c *Conn) Lead(o LeaseOptions) (*Lease, error) {
 }
 
 func (c *Conn) electionBucket(ctx context.Context) (jetstream.KeyValue, time.Duration, error) {
-	stream, err := jetstream.NewWithAPIPrefix(c.connector.Nats(), "choria.streams")
+	stream, err := jetstream.NewWithAPIPrefix(c.nc, "choria.streams")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -235,10 +235,13 @@ func (l *Lease) renew(ctx context.Context) {
 	}
 }
 
+// lose ends the leadership. The connection is dropped: what it has not sent was
+// the leader's.
 func (l *Lease) lose(err error) {
 	l.mu.Lock()
 	l.lost = err
 	l.mu.Unlock()
+	l.conn.Drop(err)
 	if l.tell != nil {
 		l.tell(err)
 	}

@@ -16,9 +16,10 @@ var (
 	ErrNobody  = errors.New("nobody listens there") // the broker says so
 	ErrNoReply = errors.New("no reply in time")     // somebody may have listened
 	ErrTwins   = errors.New("an earlier request was answered twice")
-
-	ErrDisconnected = errors.New("the connection to the broker is lost")
 )
+
+// returnPause is the time between two requests to a node that may come back.
+const returnPause = 250 * time.Millisecond
 
 // listenOn is how long an answered request still listens: two machines of one
 // name answer within this of each other, or not at all.
@@ -39,10 +40,27 @@ type exchange struct {
 // there is one, with any others that are there already. The context bounds the
 // wait: ErrNoReply. ErrNobody means that no such node is connected. ErrTwins
 // means that a second reply to an earlier request to this node came late.
+//
+// ErrDisconnected means that no node got the request: the connection is lost, or
+// the node has not come back since it was.
 func (c *Conn) Request(ctx context.Context, identity, agent string, body []byte) ([]Reply, error) {
 	if c.sawTwins(identity) {
 		return nil, ErrTwins
 	}
+	for {
+		replies, err := c.request(ctx, identity, agent, body)
+		if !errors.Is(err, ErrNobody) || !c.outages.nodesReturn() {
+			return replies, err
+		}
+		select {
+		case <-time.After(returnPause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: the node has not come back since", ErrDisconnected)
+		}
+	}
+}
+
+func (c *Conn) request(ctx context.Context, identity, agent string, body []byte) ([]Reply, error) {
 	x := &exchange{identity: identity, raw: make(chan []byte, 4)}
 	if err := c.expect(x); err != nil {
 		return nil, err
@@ -78,8 +96,8 @@ func (c *Conn) collect(ctx context.Context, x *exchange) ([]Reply, error) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, ctx.Err()
 			}
-			if !c.connector.IsConnected() {
-				return nil, fmt.Errorf("%w: %w", ErrDisconnected, odd)
+			if !c.nc.IsConnected() {
+				return nil, fmt.Errorf("%w; the connection to the broker was lost meanwhile", odd)
 			}
 			return nil, c.clocks.explain(x, odd)
 		}
@@ -170,22 +188,42 @@ func (c *Conn) deliver(token string, data []byte) *exchange {
 	return nil
 }
 
-// send seals a request whose replies come to x and publishes it.
+// send seals a request whose replies come to x and publishes it while there is
+// a connection: NATS keeps nothing for later.
 func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) (err error) {
 	if l.id, err = c.fw.NewRequestID(); err != nil {
 		return fmt.Errorf("building a request: %w", err)
 	}
 	x.requestID = l.id
-	data, err := c.seal(ctx, x, l)
-	if err != nil {
-		return err
+	for {
+		if err := c.Await(ctx, c.patience); err != nil {
+			return unsent(ctx, err)
+		}
+		data, err := c.seal(ctx, x, l)
+		if err != nil {
+			return err
+		}
+		// the NATS reply subject makes the broker tell when nobody listens
+		err = c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, nats.ErrReconnectBufExceeded): // lost since it was asked
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return fmt.Errorf("%w: it was closed", ErrDisconnected)
+		default:
+			return fmt.Errorf("sending a request: %w", err)
+		}
 	}
-	// the NATS reply subject makes the broker tell when nobody listens
-	err = c.connector.PublishRawMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
-	if err != nil {
-		return fmt.Errorf("%w: sending a request: %w", ErrDisconnected, err)
+}
+
+// unsent is why a request was not sent. Its time being up is the connection's
+// fault as well.
+func unsent(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: a request waited in vain", ErrDisconnected)
 	}
-	return nil
+	return err
 }
 
 func (c *Conn) seal(ctx context.Context, x *exchange, l letter) ([]byte, error) {

@@ -110,7 +110,7 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for !conn.sawTwins("n1") {
-		if err := conn.connector.Nats().Flush(); err != nil {
+		if err := conn.nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
