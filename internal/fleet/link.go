@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/choria-io/go-choria/backoff"
 	"github.com/nats-io/nats.go"
 )
 
@@ -48,9 +49,12 @@ func (l *link) count(by int) (err error) {
 
 // dial connects as a server in provisioning mode does: with the token of its
 // provisioning.jwt over TLS that it does not verify, and without either where
-// there is no TLS.
+// there is no TLS. It comes back as one does after the broker was away.
 func (f *Fleet) dial() (*nats.Conn, error) {
-	options := []nats.Option{nats.Name("simulated"), nats.Timeout(10 * time.Second), nats.NoReconnect()}
+	options := []nats.Option{
+		nats.Name("simulated"), nats.Timeout(10 * time.Second), nats.IgnoreAuthErrorAbort(),
+		nats.MaxReconnects(-1), nats.CustomReconnectDelay(backoff.TwentySec.Duration), nats.ReconnectBufSize(10 << 10),
+	}
 	if f.options.TLS {
 		options = append(options, nats.Token(f.options.JWT),
 			nats.Secure(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})) //nolint:gosec // as the real ones

@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"testing"
+	"time"
+
+	"choria-provision/internal/fleet"
+	"choria-provision/internal/lab"
+	"choria-provision/output"
+)
+
+// outage is a time without a broker in the middle of a run.
+type outage struct {
+	nodes, after int // it begins when so many nodes were asked to restart
+	lasts        time.Duration
+	keys         map[string]any
+}
+
+// happens runs once over simulated nodes while the broker goes away and comes
+// back, and returns what came of it.
+func (o outage) happens(t *testing.T) (r ran, report fleet.Report, doc output.Document) {
+	t.Helper()
+	l := startLab(t, lab.Options{Enrollment: lab.Issuer, Simulate: o.nodes, PerConnection: 20})
+	if err := l.SetConfig(o.keys); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd, stdout, stderr := commandUntil(ctx, l, "once", "--output", "json")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	await(t, "the middle of the run", func() bool {
+		report, err := l.Simulated()
+		return err == nil && report.Actions["choria_provision#restart"] >= o.after
+	})
+	start, err := l.StopBroker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(o.lasts)
+	if err := start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err = <-exited
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		err = nil
+		r.code = exit.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stdout, r.stderr = stdout.String(), stderr.String()
+	if report, err = l.Simulated(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
+		t.Fatalf("stdout is no document: %v\n%s\nstderr: %s", err, r.stdout, r.stderr)
+	}
+	return r, report, doc
+}
+
+// hold wants all nodes in service, or exit code 1 with the rest untouched; in no
+// case a node that was configured and not restarted, or one that failed.
+func (o outage) hold(t *testing.T, r ran, report fleet.Report, doc output.Document) {
+	t.Helper()
+	t.Logf("%s after %d of %d: exit code %d, %d in service; %s", o.lasts, o.after, o.nodes, r.code, report.InService(), doc.Run.Error)
+	for _, group := range report.Groups {
+		if group.Half != 0 {
+			t.Errorf("got %d nodes that were configured and not restarted: %v", group.Half, report.Problems)
+		}
+		if group.Untouched+group.Restarted != o.nodes {
+			t.Errorf("got %+v, want every node either in service or untouched", group)
+		}
+	}
+	for _, node := range doc.Nodes {
+		if node.Outcome == "failed" {
+			t.Errorf("got %s failed at %s: %s", node.Identity, node.Step, node.Error)
+		}
+	}
+	switch r.code {
+	case 0:
+		if got := report.InService(); got != o.nodes {
+			t.Errorf("got exit code 0 and %d of %d nodes in service", got, o.nodes)
+		}
+	case 1:
+	default:
+		t.Errorf("got exit code %d, want 0 or 1\n%s", r.code, r.stderr)
+	}
+}
+
+func TestABrokerThatIsAwayForAMomentCostsNoNode(t *testing.T) {
+	t.Parallel()
+	for _, o := range []outage{
+		{nodes: 200, after: 20, lasts: time.Second},
+		{nodes: 200, after: 60, lasts: 5 * time.Second},
+	} {
+		t.Run(o.lasts.String(), func(t *testing.T) {
+			t.Parallel()
+			r, report, doc := o.happens(t)
+			o.hold(t, r, report, doc)
+			if r.code != 0 {
+				t.Errorf("got exit code %d, want 0: that is shorter than connect_timeout", r.code)
+			}
+		})
+	}
+}
+
+func TestABrokerThatStaysAwayLeavesTheRestUntouched(t *testing.T) {
+	t.Parallel()
+	o := outage{nodes: 200, after: 40, lasts: 6 * time.Second, keys: map[string]any{"connect_timeout": "2s"}}
+	r, report, doc := o.happens(t)
+	o.hold(t, r, report, doc)
+	if r.code != 1 {
+		t.Errorf("got exit code %d, want 1: the broker was away for longer than connect_timeout", r.code)
+	}
+}
