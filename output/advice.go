@@ -37,6 +37,7 @@ var causes = []cause{
 	{"paused", provision.ErrPaused, "`provision resume` ends the pause; `provision status` shows who paused it and why."},
 	{"not_leader", provision.ErrNotLeader, "Another instance took over; it will work on this node."},
 	{"stopped", provision.ErrStopped, "The next run resumes this node; a run that never gets through needs a longer `run_timeout` or more `workers`."},
+	{"too_large", provision.ErrTooLarge, "Have the helper answer with less: fewer or smaller policies; the broker takes no more than its `max_payload` in one message."},
 	{"network", provision.ErrNetwork, "Check that the broker is up and that this host reaches it; the next run takes the node again."},
 	{"helper_timeout", provision.ErrHelperTimeout, "Try it with `provision helper run --identity NODE`; a slow source needs a longer `helper_timeout`."},
 	{"helper_answer", provision.ErrHelperAnswer, "Correct the helper: `provision helper run --identity NODE` shows and checks its answer."},

@@ -38,6 +38,8 @@ func (c ChoriaRPC) Request(ctx context.Context, node, action string, in any) ([]
 		return nil, ErrTwins
 	case errors.Is(err, network.ErrFenced):
 		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, network.ErrTooLarge):
+		return nil, fmt.Errorf("%w%s", ErrTooLarge, strings.TrimPrefix(err.Error(), network.ErrTooLarge.Error()))
 	case errors.Is(err, network.ErrDisconnected):
 		return nil, networkCause(err)
 	case errors.Is(err, network.ErrNoReply):

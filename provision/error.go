@@ -30,8 +30,9 @@ var (
 	ErrPaused       = errors.New("provisioning is paused")
 	ErrStopped      = errors.New("the run was stopped")
 	ErrNotLeader    = errors.New("another instance leads")
-	ErrNetwork      = errors.New("the connection to the broker is lost") // nothing was sent
+	ErrNetwork      = errors.New("the broker connection failed") // nothing was sent
 	ErrUnauthorized = errors.New("the node does not authorize us")
+	ErrTooLarge     = errors.New("the request is larger than the broker takes")
 
 	// helper
 	ErrHelper        = errors.New("the helper failed")

@@ -175,7 +175,7 @@ func (n *node) rest(ctx context.Context, pause time.Duration) {
 
 // isFinal says that a repeat cannot change the answer.
 func isFinal(err error) bool {
-	for _, cause := range []error{ErrTwins, ErrToken, ErrBusy, ErrUnauthorized, ErrNonsense} {
+	for _, cause := range []error{ErrTwins, ErrToken, ErrBusy, ErrUnauthorized, ErrNonsense, ErrTooLarge} {
 		if errors.Is(err, cause) {
 			return true
 		}

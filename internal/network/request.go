@@ -16,6 +16,9 @@ var (
 	ErrNobody  = errors.New("nobody listens there") // the broker says so
 	ErrNoReply = errors.New("no reply in time")     // somebody may have listened
 	ErrTwins   = errors.New("an earlier request was answered twice")
+
+	// ErrTooLarge is known before anything is sent.
+	ErrTooLarge = errors.New("the request is larger than the broker takes")
 )
 
 // returnPause is the time between two requests to a node that may come back.
@@ -203,6 +206,9 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 		if err != nil {
 			return err
 		}
+		if limit := c.nc.MaxPayload(); int64(len(data)) > limit {
+			return fmt.Errorf("%w: %d KiB for a message of %d KiB, its limit (max_payload) is %d KiB", ErrTooLarge, kib(len(data)), kib(len(l.body)), limit>>10)
+		}
 		// the NATS reply subject makes the broker tell when nobody listens
 		err = c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
 		switch {
@@ -216,6 +222,9 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 		}
 	}
 }
+
+// kib rounds up.
+func kib(bytes int) int { return (bytes + 1<<10 - 1) >> 10 }
 
 // unsent is why a request was not sent. Its time being up is the connection's
 // fault as well.

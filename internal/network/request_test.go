@@ -9,6 +9,7 @@ import (
 
 	"github.com/choria-io/go-choria/protocol"
 	"github.com/google/go-cmp/cmp"
+	natsd "github.com/nats-io/nats-server/v2/server"
 )
 
 var ping = []byte(`{"agent":"rpcutil","action":"ping","data":{}}`)
@@ -152,5 +153,20 @@ func TestBroadcastToNobodyEndsAfterQuiet(t *testing.T) {
 	senders, err := conn.Broadcast(t.Context(), "choria_provision", Window{First: time.Hour, Quiet: time.Millisecond, Total: time.Hour})
 	if err != nil || len(senders) != 0 {
 		t.Errorf("got %v, %v, want nobody", senders, err)
+	}
+}
+
+func TestARequestLargerThanTheBrokerTakesIsNotSent(t *testing.T) {
+	t.Parallel()
+	server := broker(t, func(o *natsd.Options) { o.MaxPayload = 16 << 10 })
+	conn := dial(t, server)
+	node := newMachine(t, server, "n1")
+	node.serve(subject, func(r protocol.Request, replyTo string) { node.reply(r, replyTo, 1) })
+	_, err := conn.Request(within(t, 10*time.Second), "n1", "rpcutil", []byte(strings.Repeat("x", 14<<10)))
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "a message of 14 KiB") || !strings.HasSuffix(err.Error(), "is 16 KiB") {
+		t.Errorf("got %v, want both sizes", err)
+	}
+	if _, err := conn.Request(within(t, 10*time.Second), "n1", "rpcutil", ping); err != nil {
+		t.Errorf("got %v for the next request, want a reply", err)
 	}
 }
