@@ -14,6 +14,7 @@ import (
 	"choria-provision/internal/lab"
 	"choria-provision/internal/network"
 	"choria-provision/provision"
+	"choria-provision/provision/installstate"
 )
 
 // standMarker makes a telling watch (see storyMarker) stand still with one
@@ -182,4 +183,47 @@ func (c late) standStill(t *testing.T, l *lab.Lab, dir string) (w *watcher, sent
 		t.Fatal(err)
 	}
 	return w, path.thaw
+}
+
+// A leader that is told to end while a node is at its restart leads until that
+// is done: the next one would find the node waiting and begin anew.
+func TestTheLeadershipIsKeptUntilTheWorkIsDone(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.PKI})
+	if err := l.SetConfig(map[string]any{"leader_election": true}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	w := startWatchWith(t, l, []string{storyMarker + "=" + dir, standMarker + "=wait:restart"}, "--state-dir", state)
+	await(t, "a leader with a node at its restart", func() bool { return exists(filepath.Join(dir, standingFile)) })
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	store := installstate.NewStore(state)
+	defer store.Close()
+	lease := store.ElectionRevision
+	for range 2 { // the first may have been under way
+		before := lease()
+		await(t, "a renewal of the lease", func() bool { return lease() != before })
+	}
+	if err := os.WriteFile(filepath.Join(dir, goFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-exitOf(w); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+	if got := inService(t, l); len(got) != 1 {
+		t.Error("the node did not come into service")
+	}
+}
+
+// exitOf gives the exit code of a watch that was told to end.
+func exitOf(w *watcher) <-chan int {
+	code := make(chan int, 1)
+	go func() {
+		<-w.exited
+		code <- w.cmd.ProcessState.ExitCode()
+	}()
+	return code
 }

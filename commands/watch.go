@@ -100,7 +100,11 @@ func (w *watch) run() error {
 	if err := w.announce(); err != nil {
 		return err
 	}
-	campaign := w.campaign()
+	// The leadership is kept until the nodes at work have come to their end: else
+	// the next leader would be at work on them too.
+	leading, resign := context.WithCancel(context.WithoutCancel(w.stop))
+	defer resign()
+	campaign := w.campaign(leading)
 	unlisten, err := discovery.Listen(conn, w.cfg.LifecycleComponent, w.watcher.Admit, w.tell)
 	if err != nil {
 		return err
@@ -112,6 +116,7 @@ func (w *watch) run() error {
 	w.watcher.Run(w.ctx, w.stop)
 	w.notify("STOPPING=1")
 	<-minding
+	resign()
 	return w.ending(<-campaign)
 }
 
@@ -130,9 +135,9 @@ func (w *watch) ending(err error) error {
 	}
 }
 
-// campaign stands for the leadership when there is an election, and gives its
-// end. An election that cannot be held ends watch with that cause.
-func (w *watch) campaign() <-chan error {
+// campaign stands for the leadership until ctx ends when there is an election,
+// and gives its end. An election that cannot be held ends watch with that cause.
+func (w *watch) campaign(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	if !w.cfg.LeaderElection {
 		w.leads.Store(true)
@@ -144,7 +149,7 @@ func (w *watch) campaign() <-chan error {
 	w.paused()
 	terms := network.Terms{Won: w.won, Lost: w.lost}
 	go func() {
-		err := w.conn.Campaign(w.stop, w.leaseOptions(), terms)
+		err := w.conn.Campaign(ctx, w.leaseOptions(), terms)
 		if err != nil {
 			w.fail(err)
 		}
