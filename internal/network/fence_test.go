@@ -210,7 +210,7 @@ func TestTheFenceOfALeaseEndsWithIt(t *testing.T) {
 		if _, err := l.Fence(); err != nil || l.Err() != nil {
 			t.Errorf("got %v, %v just before the deadline, want nil", err, l.Err())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if _, err := l.Fence(); !errors.Is(err, ErrLost) || !errors.Is(l.Err(), ErrLost) {
 			t.Errorf("got %v, %v at the deadline, want %v", err, l.Err(), ErrLost)
 		}
