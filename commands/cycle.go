@@ -241,7 +241,7 @@ func (c *cycle) verdict(sum provision.Summary, err error) error {
 	switch {
 	case err != nil:
 		return err
-	case errors.Is(sum.StateErr, provision.ErrNetwork):
+	case errors.Is(sum.StateErr, provision.ErrNetwork) && sum.Unhandled > 0:
 		return fmt.Errorf("%w; %s", sum.StateErr, notStarted(sum))
 	case sum.StateErr != nil:
 		return sum.StateErr

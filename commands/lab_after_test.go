@@ -45,7 +45,7 @@ func TestABrokerLostInMidRunIsNamedAndTheRunEnds(t *testing.T) {
 	if err := l.SetChoria(map[string]string{"plugin.choria.middleware_hosts": "nats://" + wire.listener.Addr().String()}); err != nil {
 		t.Fatal(err)
 	}
-	release, started := heldHelper(t, l, map[string]any{"rpc_timeout": "3s", "workers": 2})
+	release, started := heldHelper(t, l, map[string]any{"connect_timeout": "3s", "workers": 2})
 	cmd, stdout, stderr := provisionCommand(t, l, "once", "--output", "json")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -55,10 +55,13 @@ func TestABrokerLostInMidRunIsNamedAndTheRunEnds(t *testing.T) {
 	wire.cut()
 	release()
 	r := ended(t, cmd.Wait(), stdout, stderr)
-	if r.code != 3 || strings.Count(r.stdout, `"cause": "network"`) != 2 {
-		t.Errorf("got exit code %d, want 3 and the broker named for both nodes\n%s%s", r.code, r.stdout, r.stderr)
+	if r.code != 1 || strings.Count(r.stdout, `"cause": "network"`) != 3 || strings.Count(r.stdout, `"outcome": "skipped"`) != 2 {
+		t.Errorf("got exit code %d, want 1 and the broker named for the run and for both nodes, which did nothing wrong\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := runIn(t, l, "status"); !strings.Contains(r.stdout, "failing: 2 nodes") {
-		t.Errorf("status says\n%s\nwant both nodes as failing", r.stdout)
+	if strings.Contains(r.stderr, "not started") {
+		t.Errorf("got %q, want no word of nodes that were not started: there are none", r.stderr)
+	}
+	if r := runIn(t, l, "status"); !strings.Contains(r.stdout, "interrupted: 2 nodes") || !strings.Contains(r.stdout, "did not come back in 3s") {
+		t.Errorf("status says\n%s\nwant both nodes as interrupted, and why", r.stdout)
 	}
 }
