@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// minValidity is what a server JWT must outlast: the peer discards one hour or
-// less for the default.
-const minValidity = time.Hour
+// shortValidity is a server JWT validity that is likely a typing error: nothing
+// renews the JWT of a server that was provisioned.
+const shortValidity = time.Hour
 
 // check walks every check; each reports all it finds and stops nothing.
 func (c *Config) check(o Overrides) []finding {
@@ -78,8 +78,11 @@ func checkDurations(c *Config) []finding {
 			found = append(found, mistake(needed.key, "is 0: nothing could be done in that time", fmt.Sprintf("write %s, or take it out", needed.usual)))
 		}
 	}
-	if c.ServerJWTValidity.Duration <= minValidity {
-		found = append(found, warning("server_jwt_validity", fmt.Sprintf("%s is too short to be used; 1y is used instead", c.ServerJWTValidity), "write more than 1h"))
+	switch validity := c.ServerJWTValidity; {
+	case validity.Duration == 0:
+		found = append(found, mistake("server_jwt_validity", "is 0: no server JWT can be issued", fmt.Sprintf("write %s, or take it out", Default().ServerJWTValidity)))
+	case validity.Duration <= shortValidity:
+		found = append(found, warning("server_jwt_validity", fmt.Sprintf("is only %s: the broker refuses a server %s after it was provisioned", validity, validity), "write a longer time, such as 1y; a server JWT is not renewed"))
 	}
 	return found
 }
@@ -123,7 +126,7 @@ func checkFeatures(c *Config) []finding {
 		found = append(found, mistake("jwt_signing_key", "is missing; features.ed25519 needs it", "name the file that holds the ed25519 seed which signs server JWTs").because("features.ed25519"))
 	}
 	if f.PKI && len(c.CertDenyList) == 0 {
-		found = append(found, warning("cert_deny_list", "is empty: a node may ask for a privileged certificate", "take it out to deny what is usually denied"))
+		found = append(found, warning("cert_deny_list", "is empty: the default patterns apply", "take it out; to deny no name at all, write the one pattern `^$`"))
 	}
 	if c.Insecure && f.ED25519 {
 		found = append(found, warning("choria_insecure", "an Organization Issuer's nodes speak a protocol that an insecure provisioner does not: no node would be found", "take choria_insecure out, or turn features.ed25519 off"))

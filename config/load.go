@@ -84,7 +84,7 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 	d.document(t.root, c)
 	t.hopeless = t.hopeless || len(d.marks) == 0 && hasErrors(d.problems)
 	problems := append(t.problems, d.problems...)
-	c.settle(o)
+	c.resolve(o)
 	decoded := problems
 	for _, f := range c.check(o) {
 		// What is wrong already is not judged by its default, and what could
@@ -94,7 +94,7 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 		}
 		problems = append(problems, d.located(f))
 	}
-	c.finish()
+	c.normalize()
 	return problems
 }
 

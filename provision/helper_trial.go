@@ -112,7 +112,7 @@ func SampleHelperInput(identity string, c *config.Config) (HelperInput, error) {
 	}
 	if c.Features.JWT {
 		claims, err := tokens.NewProvisioningClaims(true, true, "", "", "", []string{"nats://broker.example.net:4222"},
-			"", "", "", "choria", tokenIssuer, defaultValidity)
+			"", "", "", "choria", tokenIssuer, config.Default().ServerJWTValidity.Duration)
 		if err != nil {
 			return in, err
 		}

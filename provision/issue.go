@@ -20,9 +20,9 @@ const (
 	tokenIssuer = "Choria Provision"
 	defaultOrg  = "choria"
 
-	// shortValidity is what go-choria takes for no validity at all.
-	shortValidity   = time.Hour
-	defaultValidity = 365 * 24 * time.Hour
+	// shortValidity is an exp that counts as none: the configured validity
+	// applies.
+	shortValidity = time.Hour
 )
 
 // serverJWTRequest is what a server JWT is made from.
@@ -105,10 +105,6 @@ func (r serverJWTRequest) collectives(wanted *tokens.ServerClaims) []string {
 
 func (r serverJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (validity time.Duration, warnings []string) {
 	validity = r.Config.ServerJWTValidity.Duration
-	if validity <= shortValidity {
-		warnings = append(warnings, fmt.Sprintf("server_jwt_validity of %s is too short, the server JWT is valid for %s", validity, defaultValidity))
-		validity = defaultValidity
-	}
 	if wanted.ExpiresAt == nil {
 		return validity, warnings
 	}

@@ -168,7 +168,9 @@ func TestValidityFollowsPrecedence(t *testing.T) {
 		{"asked for more", 30 * day, 3650 * day, 0, 3650 * day, ""},
 		{"asked for an hour", 30 * day, time.Hour, 0, 30 * day, "exp is less than"},
 		{"asked for the past", 30 * day, -day, 0, 30 * day, "exp is less than"},
-		{"configured an hour", time.Hour, 0, 0, 365 * day, "server_jwt_validity of 1h0m0s is too short"},
+		{"configured an hour", time.Hour, 0, 0, time.Hour, ""},
+		{"configured minutes", 10 * time.Minute, 0, 0, 10 * time.Minute, ""},
+		{"asked for an hour, configured less", 30 * time.Minute, time.Hour, 0, 30 * time.Minute, "exp is less than"},
 		{"chain ends sooner", 365 * day, 0, 90 * day, 90 * day, "ends with jwt_signing_token"},
 		{"chain ends later", 365 * day, 0, 3650 * day, 365 * day, ""},
 	}

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// settle turns what the file says into what is meant, before the checks.
-func (c *Config) settle(o Overrides) {
+// resolve applies overrides, implied features and the location of secrets,
+// before the checks.
+func (c *Config) resolve(o Overrides) {
 	if c.Features.ED25519 { // the server JWT goes to the node that proved its provisioning.jwt
 		c.Features.JWT = true
 	}
@@ -38,17 +39,17 @@ func secretFrom(text Secret, file, credentials, name string) Secret {
 	return NewSecretFile(credential)
 }
 
-// finish replaces what the checks warned about by what is used instead, after
-// them. go-choria's words for log destinations are understood (choria,
-// CommonLogOpener), but stdout belongs to the result.
-func (c *Config) finish() {
+// normalize replaces, after the checks, what they warned about by the value
+// that is used instead. go-choria's words for log destinations are understood
+// (choria, CommonLogOpener), but stdout carries the result.
+func (c *Config) normalize() {
 	switch c.LogFile {
 	case "stderr", "stdout":
 		c.LogFile = ""
 	case "discard":
 		c.LogFile = os.DevNull
 	}
-	if c.ServerJWTValidity.Duration <= minValidity {
-		c.ServerJWTValidity = Default().ServerJWTValidity
+	if len(c.CertDenyList) == 0 { // as the peer does: an empty list must not allow every name
+		c.CertDenyList = Default().CertDenyList
 	}
 }
