@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -41,7 +42,20 @@ func (a *app) loadChoria(cfg *config.Config) (*choriaconfig.Config, error) {
 func (a *app) located() string { return config.Locate(a.configFile, os.Getenv) }
 
 func (a *app) overrides() config.Overrides {
-	return config.Overrides{Getenv: os.Getenv, StateDir: a.stateDir, Debug: a.debug, Root: os.Geteuid() == 0}
+	return config.Overrides{Getenv: os.Getenv, StateDir: a.stateDir, Debug: a.debug, Root: os.Geteuid() == 0, Stdout: fileOf(a.result.Writer)}
+}
+
+// fileOf returns what is known of the file behind w, nil when there is none.
+func fileOf(w io.Writer) fs.FileInfo {
+	file, ok := w.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 func (a *app) warn(problems []config.Problem) {

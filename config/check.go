@@ -39,7 +39,7 @@ func (c *Config) check(o Overrides) []finding {
 func checkNumbers(c *Config) []finding {
 	var found []finding
 	if c.Workers < 1 {
-		found = append(found, mistake("workers", fmt.Sprintf("is %d: nobody would do the work", c.Workers), "write 1 or more, or take it out for one worker for each CPU"))
+		found = append(found, mistake("workers", fmt.Sprintf("is %d", c.Workers), "write 1 or more, or 0 for one worker for each CPU"))
 	}
 	if c.HelperWorkers < 0 {
 		found = append(found, mistake("helper_workers", fmt.Sprintf("is %d", c.HelperWorkers), "write 1 or more, or 0 for as many as workers"))
@@ -98,10 +98,10 @@ func checkWords(c *Config) []finding {
 	if c.HelperMode != HelperExec && c.HelperMode != HelperPersistent {
 		found = append(found, mistake("helper_mode", fmt.Sprintf("%q is no mode", c.HelperMode), "write exec, or persistent when the helper answers one line after the other"))
 	}
-	if strings.ContainsAny(c.LifecycleComponent, ".>*") || strings.ContainsFunc(c.LifecycleComponent, unicode.IsSpace) || c.LifecycleComponent == "" {
+	if strings.ContainsAny(c.LifecycleComponent, ".>*") || strings.ContainsFunc(c.LifecycleComponent, unicode.IsSpace) {
 		found = append(found, mistake("lifecycle_component", fmt.Sprintf("%q cannot be part of a NATS subject", c.LifecycleComponent), "write a word without `.`, `>`, `*` and spaces, such as provision_mode_server"))
 	}
-	if c.LogFile == "stdout" {
+	if c.LogFile == toStdout {
 		found = append(found, warning("logfile", "stdout carries the result; the log goes to stderr", "write stderr, or the name of a file"))
 	}
 	return found

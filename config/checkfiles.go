@@ -164,7 +164,7 @@ func checkInterpreter(path string) []finding {
 func checkPlaces(c *Config) []finding {
 	var found []finding
 	for key, path := range map[string]string{"logfile": c.LogFile, "metrics_textfile": c.MetricsTextfile} {
-		if path == "" || key == "logfile" && (path == "stderr" || path == "stdout" || path == "discard") {
+		if path == "" || key == "logfile" && (path == toStderr || path == toStdout || path == toDiscard) {
 			continue
 		}
 		dir := filepath.Dir(absolute(path))
@@ -172,6 +172,8 @@ func checkPlaces(c *Config) []finding {
 			found = append(found, mistake(key, fmt.Sprintf("there is no directory %s", dir), "create it, or write a path in one that exists"))
 		} else if info, err := os.Stat(path); err == nil && info.IsDir() {
 			found = append(found, mistake(key, absolute(path)+" is a directory", "write the path of a file"))
+		} else if err == nil && key == "metrics_textfile" && !info.Mode().IsRegular() { // it is replaced, not written to
+			found = append(found, mistake(key, absolute(path)+" is not a file", "write the path of a file, which is replaced at each run"))
 		}
 	}
 	if c.MetricsTextfile != "" && filepath.Ext(c.MetricsTextfile) != ".prom" {

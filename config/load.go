@@ -15,6 +15,7 @@ type Overrides struct {
 	StateDir string              // --state-dir; wins over everything
 	Debug    bool                // --debug; wins over loglevel
 	Root     bool                // the process runs as root
+	Stdout   fs.FileInfo         // the file that stdout goes to, nil when it is none
 }
 
 // Load reads the file at path over Default and checks all of it. The warnings

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -32,5 +33,18 @@ func TestShortServerJWTValidityIsHonoured(t *testing.T) {
 		if short := want <= time.Hour; (len(warnings) == 1) != short {
 			t.Errorf("%s: got %v, want a warning: %v", text, warnings, short)
 		}
+	}
+}
+
+func TestEmptyAndZeroMeanThePeersDefaults(t *testing.T) {
+	t.Parallel()
+	cfg, warnings := load(t, "helper: DIR/helper\ntoken: x\nworkers: 0\nlifecycle_component: ''\nloglevel: ''\ninterval: ''\nlogfile: ''\nserver_jwt_validity: ''\n")
+	got := []any{cfg.Workers, cfg.LifecycleComponent, cfg.LogLevel, cfg.Interval, cfg.LogFile, cfg.ServerJWTValidity}
+	want := []any{runtime.NumCPU(), "provision_mode_server", "info", Duration{time.Minute}, "", Duration{365 * day}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(warnings) > 0 {
+		t.Errorf("got %v, want nothing to say", warnings)
 	}
 }

@@ -15,8 +15,25 @@ func (c *Config) resolve(o Overrides) {
 	c.Token = secretFrom(c.Token, c.TokenFile, credentials, "token")
 	c.BrokerPassword = secretFrom(c.BrokerPassword, c.BrokerPasswordFile, credentials, "broker_provisioning_password")
 	c.StateDir = stateDir(o, c.StateDir)
+	c.LogFile = logDestination(c.LogFile, o.Stdout)
+	c.fillEmpty()
 	if o.Debug {
 		c.LogLevel = "debug"
+	}
+}
+
+// fillEmpty gives the peer's keys that are 0 or empty their defaults, as the
+// peer does.
+func (c *Config) fillEmpty() {
+	d := Default()
+	if c.Workers == 0 {
+		c.Workers = d.Workers
+	}
+	if c.LifecycleComponent == "" {
+		c.LifecycleComponent = d.LifecycleComponent
+	}
+	if c.LogLevel == "" {
+		c.LogLevel = d.LogLevel
 	}
 }
 
@@ -40,13 +57,12 @@ func secretFrom(text Secret, file, credentials, name string) Secret {
 }
 
 // normalize replaces, after the checks, what they warned about by the value
-// that is used instead. go-choria's words for log destinations are understood
-// (choria, CommonLogOpener), but stdout carries the result.
+// that is used instead.
 func (c *Config) normalize() {
 	switch c.LogFile {
-	case "stderr", "stdout":
+	case toStderr, toStdout:
 		c.LogFile = ""
-	case "discard":
+	case toDiscard:
 		c.LogFile = os.DevNull
 	}
 	if len(c.CertDenyList) == 0 { // as the peer does: an empty list must not allow every name
