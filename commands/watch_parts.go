@@ -281,10 +281,24 @@ func (l *ledger) turn(err error) {
 	}
 	l.w.metrics.Finish(end, end.Finished.Sub(started))
 	l.w.end()
-	if path := l.w.runner().Config.MetricsTextfile; path != "" {
-		if err := output.WriteTextfile(path, l.w.registry); err != nil {
-			l.w.logger.Warnf("metrics_textfile: %v", err)
+	l.w.publish(nodes > 0)
+}
+
+// publish hands the metrics out, as a run of once does. Another host's metrics
+// may be in the group of the Pushgateway: a watch that may do nothing, and in
+// whose turn nothing happened either, leaves them alone.
+func (w *watch) publish(worked bool) {
+	cfg := w.runner().Config
+	if cfg.MetricsTextfile != "" {
+		if err := output.WriteTextfile(cfg.MetricsTextfile, w.registry); err != nil {
+			w.logger.Warnf("metrics_textfile: %v", err)
 		}
+	}
+	if cfg.Pushgateway.URL == "" || !worked && w.may() != nil {
+		return
+	}
+	if err := output.NewPusher(cfg.Pushgateway, cfg.Site).Push(context.Background(), w.registry); err != nil {
+		w.logger.Warnf("metrics were not pushed: %v", err)
 	}
 }
 
