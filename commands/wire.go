@@ -34,6 +34,8 @@ func (a *app) dial(stop context.Context, cfg *config.Config, client *choriaconfi
 		return nil, fmt.Errorf("%w: %s: %w", errConfig, client.ConfigFile, err)
 	case err != nil && stop.Err() != nil:
 		return nil, fmt.Errorf("%w: while connecting", interruption(stop))
+	case cfg.Insecure && errors.Is(err, network.ErrTLS):
+		return nil, fmt.Errorf("%w; the broker demands TLS, which `choria_insecure: true` turns off here: take `choria_insecure` out", err)
 	case err != nil:
 		return nil, withRemedy(err)
 	}

@@ -104,7 +104,19 @@ func checkWords(c *Config) []finding {
 	if c.LogFile == toStdout {
 		found = append(found, warning("logfile", "stdout carries the result; the log goes to stderr", "write stderr, or the name of a file"))
 	}
-	return found
+	return append(found, checkSite(c.Site)...)
+}
+
+// checkSite holds that the site is one line: it is part of what makes an
+// installation ours, and a stray line end would make every node another's.
+func checkSite(site string) []finding {
+	switch trimmed := strings.TrimSpace(site); {
+	case strings.ContainsFunc(trimmed, unicode.IsControl):
+		return []finding{mistake("site", "holds a line end or a control character", "write a name of one line")}
+	case trimmed != site:
+		return []finding{warning("site", "begins or ends with white space, which is left out", "take it out")}
+	}
+	return nil
 }
 
 // checkFeatures holds that there is one model of trust, pki or ed25519, and that
@@ -127,6 +139,9 @@ func checkFeatures(c *Config) []finding {
 	}
 	if f.PKI && len(c.CertDenyList) == 0 {
 		found = append(found, warning("cert_deny_list", "is empty: the default patterns apply", "take it out; to deny no name at all, write the one pattern `^$`"))
+	}
+	if c.Insecure && f.PKI {
+		found = append(found, warning("choria_insecure", "turns TLS off, while features.pki gives nodes certificates: a broker that demands TLS refuses us", "take choria_insecure out, unless the provisioning network has no TLS"))
 	}
 	if c.Insecure && f.ED25519 {
 		found = append(found, warning("choria_insecure", "an Organization Issuer's nodes speak a protocol that an insecure provisioner does not: no node would be found", "take choria_insecure out, or turn features.ed25519 off"))

@@ -130,6 +130,9 @@ func (c *Config) choriaWarnings(cfg *choriaconfig.Config, getenv func(string) st
 	if name := getenv("MCOLLECTIVE_CERTNAME"); name != "" && name != cfg.Identity {
 		warn("", "", fmt.Sprintf("$MCOLLECTIVE_CERTNAME makes us %q and not %q, whatever the configuration says", name, cfg.Identity), "unset it")
 	}
+	if option := credentialOption(cfg); c.Insecure && option != "" {
+		warn(c.File, "choria_insecure", fmt.Sprintf("turns TLS and signatures off and leaves %s in %s unused: a broker that demands TLS refuses us", option, cfg.ConfigFile), "take choria_insecure out, or that key when the broker has no TLS")
+	}
 	if !c.Insecure && cfg.Choria.NatsUser == "" {
 		warn(c.File, "broker_provisioning_password", "is missing: the broker would put us into the production account, where no node waits", "write the broker's plugin.choria.network.provisioning.client_password")
 	}
@@ -140,6 +143,20 @@ func (c *Config) choriaWarnings(cfg *choriaconfig.Config, getenv func(string) st
 		warn(c.File, "jwt_signing_token", "is missing, and jwt_signing_key is none of the issuers in "+cfg.ConfigFile+": servers would be provisioned and then refused by the broker (Authorization Violation)", "name the provisioner's own JWT, which carries the issuer's chain")
 	}
 	return problems
+}
+
+// credentialOption returns a key of the Choria configuration that names our
+// credentials, or "": they show that the network has TLS.
+func credentialOption(cfg *choriaconfig.Config) string {
+	for _, option := range []string{
+		"plugin.security.file.certificate", "plugin.security.file.key", "plugin.security.file.ca",
+		"plugin.security.choria.token_file", "plugin.security.choria.seed_file",
+	} {
+		if cfg.HasOption(option) {
+			return option
+		}
+	}
+	return ""
 }
 
 // strangeIssuer reports whether server JWTs would be signed by a key that the

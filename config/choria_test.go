@@ -53,6 +53,21 @@ func TestInsecureTurnsTLSAndSignaturesOff(t *testing.T) { // not in parallel: th
 	}
 }
 
+func TestCredentialsBesideInsecureAreWarnedOf(t *testing.T) { // not in parallel: the switch is the process's
+	before := protocol.Secure
+	t.Cleanup(func() { protocol.Secure = before })
+	for option, warned := range map[string]bool{"plugin.security.file.ca = /ca.pem": true, "plugin.security.choria.token_file = /me.jwt": true, "plugin.security.provider = file": false} {
+		cfg, _ := load(t, "helper: DIR/helper\ntoken: x\nchoria_insecure: true\n")
+		_, warnings, err := cfg.Choria(client(t, "identity = me", option), environment("USER", "me"))
+		if err != nil || (len(warnings) > 0) != warned {
+			t.Fatalf("%s: got %v and error %v, want a warning: %v", option, warnings, err, warned)
+		}
+		if warned && (warnings[0].Key != "choria_insecure" || !strings.Contains(warnings[0].Text, strings.Fields(option)[0])) {
+			t.Errorf("%s: got %v, want a warning that names both keys", option, warnings[0])
+		}
+	}
+}
+
 func TestTheCertificateNameIsLeftAloneWhereItMust(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

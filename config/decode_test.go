@@ -47,7 +47,7 @@ var scalars = []struct{ name, source, want string }{
 	{"backslash", `a\nb`, `a\nb`},
 	{"tagged", "!!str 0123", "0123"},
 	{"anchored", "&x 0123", "0123"},
-	{"literal", "|\n  a\n  b\n", "a\nb\n"},
+	{"literal", "|\n  a\n  b\n", "a\nb"},
 	{"folded", ">-\n  a\n  b\n", "a b"},
 }
 
@@ -56,9 +56,9 @@ func TestTextArrivesByteForByte(t *testing.T) {
 	for _, test := range scalars {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cfg, _ := load(t, "helper: DIR/helper\nsite: "+test.source+"\ntoken: "+test.source+"\n")
-			if cfg.Site != test.want {
-				t.Errorf("site: got %q, want %q", cfg.Site, test.want)
+			cfg, _ := load(t, "helper: DIR/helper\nrego_policy: "+test.source+"\ntoken: "+test.source+"\n")
+			if cfg.RegoPolicy != test.want {
+				t.Errorf("rego_policy: got %q, want %q", cfg.RegoPolicy, test.want)
 			}
 			token, err := cfg.Token.Reveal()
 			if err != nil || token != test.want {

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // resolve applies overrides, implied features and the location of secrets,
@@ -65,6 +66,7 @@ func (c *Config) normalize() {
 	case toDiscard:
 		c.LogFile = os.DevNull
 	}
+	c.Site = strings.TrimSpace(c.Site)
 	if len(c.CertDenyList) == 0 { // as the peer does: an empty list must not allow every name
 		c.CertDenyList = Default().CertDenyList
 	}

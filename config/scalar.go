@@ -77,12 +77,14 @@ func (d *decoder) resolve(key string, node ast.Node) ast.Node {
 
 // text takes a scalar as it stands in the source: 0123, 1e5, yes and 0x10 stay
 // what they are. Nothing, ~ and null mean that the key is not set: ok is false.
+// The line end of a block text (| or >) is not part of it, as that of a secret's
+// file is not: every value is a name, a path or a secret.
 func (d *decoder) text(key string, node ast.Node) (text string, ok bool) {
 	switch n := node.(type) {
 	case *ast.NullNode:
 		return "", false
 	case *ast.LiteralNode:
-		return n.Value.Value, true
+		return strings.TrimRight(n.Value.Value, "\r\n"), true
 	case ast.ScalarNode:
 		return n.GetToken().Value, true
 	}
