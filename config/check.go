@@ -158,8 +158,6 @@ func checkUnread(c *Config) []finding {
 		why    string
 		remedy string
 	}{
-		{"broker_port", c.BrokerPort != 0, "is read by nothing", "take it out"},
-		{"rego_policy", c.RegoPolicy != "", "is read by nothing", "take it out; policies come in the helper's answer"},
 		{"jwt_verify_cert", c.JWTVerifyCert != "" && !c.Features.JWT, "is read by nothing while features.jwt is off: no provisioning.jwt is verified", "turn features.jwt on, or take it out"},
 		{"jwt_signing_key", c.JWTSigningKey != "" && !c.Features.ED25519, "is read by nothing while features.ed25519 is off: no server JWT is issued", "turn features.ed25519 on, or take it out"},
 		{"jwt_signing_token", c.JWTSigningToken != "" && !c.Features.ED25519, "is read by nothing while features.ed25519 is off", "turn features.ed25519 on, or take it out"},

@@ -37,8 +37,6 @@ type Config struct {
 	UpgradesRepository string    `yaml:"upgrades_repository"`
 	UpgradesOptional   bool      `yaml:"upgrades_optional"`
 	Features           Features  `yaml:"features"`
-	BrokerPort         int       `yaml:"broker_port"` // read by nothing
-	RegoPolicy         string    `yaml:"rego_policy"` // read by nothing
 
 	StateDir           string      `yaml:"state_dir"`
 	ConnectTimeout     Duration    `yaml:"connect_timeout"`

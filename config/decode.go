@@ -61,7 +61,9 @@ func (d *decoder) structure(path string, node ast.Node, into reflect.Value) {
 	for _, entry := range d.entries(path, node) {
 		index, known := fields[entry.key]
 		if !known {
-			d.unknown(path, entry, fields)
+			if !d.former(path, entry) {
+				d.unknown(path, entry, fields)
+			}
 			continue
 		}
 		d.value(join(path, entry.key), entry.value, into.Field(index))

@@ -56,9 +56,9 @@ func TestTextArrivesByteForByte(t *testing.T) {
 	for _, test := range scalars {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cfg, _ := load(t, "helper: DIR/helper\nrego_policy: "+test.source+"\ntoken: "+test.source+"\n")
-			if cfg.RegoPolicy != test.want {
-				t.Errorf("rego_policy: got %q, want %q", cfg.RegoPolicy, test.want)
+			cfg, _ := load(t, "helper: DIR/helper\nlogfile: "+test.source+"\ntoken: "+test.source+"\n")
+			if cfg.LogFile != test.want {
+				t.Errorf("logfile: got %q, want %q", cfg.LogFile, test.want)
 			}
 			token, err := cfg.Token.Reveal()
 			if err != nil || token != test.want {

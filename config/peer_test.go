@@ -39,8 +39,6 @@ func TestAPeersFileLoadsUnchanged(t *testing.T) {
 	want.LeaderElection = true
 	want.UpgradesRepository = "https://repo.example.net/choria"
 	want.UpgradesOptional = true
-	want.BrokerPort = 4222
-	want.RegoPolicy = "/etc/choria-provisioner/provisioner.rego"
 	want.Features = Features{JWT: true, ED25519: true, Upgrades: true}
 	want.StateDir = filepath.Join(dir, ".local/state/choria-provision")
 	want.CertDenyList = nil
@@ -53,7 +51,7 @@ func TestAPeersFileLoadsUnchanged(t *testing.T) {
 	if diff := cmp.Diff([]string{`\.privileged.mcollective$`, `/\.mcollective$/`}, list); diff != "" {
 		t.Errorf("deny list (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"broker_port", "rego_policy"}, keysIn(warnings)); diff != "" {
+	if diff := cmp.Diff([]string{"broker_port", "rego_policy", "leader_election_name", "features.broker"}, keysIn(warnings)); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

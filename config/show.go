@@ -40,7 +40,7 @@ func writeStruct(b *bytes.Buffer, indent string, value reflect.Value) {
 	for i := range t.NumField() {
 		key := t.Field(i).Tag.Get("yaml")
 		field := value.Field(i)
-		if key == "" || key == "-" || field.IsZero() && (key == "broker_port" || key == "rego_policy") {
+		if key == "" || key == "-" {
 			continue
 		}
 		fmt.Fprintf(b, "%s%s:", indent, key)
