@@ -2,7 +2,9 @@ package config
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ed25519"
+	"crypto/rsa"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/choria-io/tokens"
 	"github.com/golang-jwt/jwt/v5"
@@ -65,23 +68,66 @@ func isHex(text string) bool {
 	return text != "" && (err == nil || err == hex.ErrLength)
 }
 
+// signingKey returns the private key in the text of jwt_signing_key: an ed25519
+// seed in hex, or an RSA key in PEM; nil when it is neither.
+func signingKey(text []byte) crypto.Signer {
+	text = bytes.TrimSpace(text)
+	if seed, err := hex.DecodeString(string(text)); err == nil && len(seed) == ed25519.SeedSize {
+		return ed25519.NewKeyFromSeed(seed)
+	}
+	if key, err := jwt.ParseRSAPrivateKeyFromPEM(text); err == nil {
+		return key
+	}
+	return nil
+}
+
 // checkSigningKey holds that key and token of ed25519 can be read and belong
 // together. When they do not, everything is accepted until the server's next
 // start, which the broker then refuses.
 func checkSigningKey(c *Config) []finding {
+	const key = "jwt_signing_key"
 	if !c.Features.ED25519 || c.JWTSigningKey == "" {
 		return nil
 	}
-	text, problem := readable("jwt_signing_key", c.JWTSigningKey)
+	text, problem := readable(key, c.JWTSigningKey)
 	if problem != nil {
 		return append(asList(problem), checkSigningToken(c, nil)...)
 	}
-	found := append(checkAccess("jwt_signing_key", c.JWTSigningKey), hexFile("jwt_signing_key", c.JWTSigningKey, text, "seed")...)
-	var public ed25519.PublicKey
-	if seed, err := hex.DecodeString(string(bytes.TrimSpace(text))); err == nil && len(seed) == ed25519.SeedSize {
-		public = ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	found := checkAccess(key, c.JWTSigningKey)
+	switch private := signingKey(text).(type) {
+	case ed25519.PrivateKey:
+		return append(found, checkSigningToken(c, private.Public().(ed25519.PublicKey))...)
+	case *rsa.PrivateKey:
+		return append(found, checkRSASigner(c)...)
 	}
-	return append(found, checkSigningToken(c, public)...)
+	found = append(found, checkNoSigningKey(c.JWTSigningKey, text)...)
+	return append(found, checkSigningToken(c, nil)...)
+}
+
+// checkNoSigningKey says what a file holds in place of a signing key.
+func checkNoSigningKey(path string, text []byte) []finding {
+	const key = "jwt_signing_key"
+	block, _ := pem.Decode(text)
+	switch {
+	case block == nil:
+		return hexFile(key, path, text, "seed")
+	case isEncrypted(block):
+		return []finding{mistake(key, absolute(path)+" is encrypted", "store the key without a passphrase, readable by this user alone")}
+	}
+	return []finding{mistake(key, fmt.Sprintf("%s holds neither an ed25519 seed nor an RSA private key (PEM type %q)", absolute(path), block.Type), "name the file with the seed as "+hexDigits+", or with an RSA private key in PEM")}
+}
+
+// checkRSASigner knows that an RSA key signs server JWTs for brokers that have
+// its public key in plugin.choria.network.server_signer_cert. An Organization
+// Issuer, its chain included, is always ed25519.
+func checkRSASigner(c *Config) []finding {
+	switch {
+	case c.JWTSigningToken != "":
+		return []finding{mistake("jwt_signing_token", "needs an ed25519 key, and jwt_signing_key is an RSA key: no server JWT can be issued", "name the ed25519 seed that belongs to the token, or take the token out when the broker trusts the RSA key itself")}
+	case tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)):
+		return []finding{warning("jwt_signing_key", "is an RSA key, and jwt_verify_cert an Organization Issuer's: that organization's brokers would refuse every server (Authorization Violation)", "name the provisioner's ed25519 seed, and its JWT as jwt_signing_token")}
+	}
+	return nil
 }
 
 func checkSigningToken(c *Config, public ed25519.PublicKey) []finding {
@@ -117,6 +163,11 @@ func checkIssuer(c *Config, public ed25519.PublicKey) []finding {
 		return nil
 	}
 	return []finding{warning("jwt_signing_token", "is missing, and jwt_signing_key is not the Organization Issuer's: servers would be provisioned and then refused by the broker (Authorization Violation)", "name the provisioner's own JWT, which carries the issuer's chain").because("jwt_signing_key")}
+}
+
+// isEncrypted reports whether a PEM block is a private key behind a passphrase.
+func isEncrypted(block *pem.Block) bool {
+	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
 }
 
 func checkUpgrades(c *Config) []finding {

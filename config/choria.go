@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
@@ -136,7 +135,7 @@ func (c *Config) choriaWarnings(cfg *choriaconfig.Config, getenv func(string) st
 	if !c.Insecure && cfg.Choria.NatsUser == "" {
 		warn(c.File, "broker_provisioning_password", "is missing: the broker would put us into the production account, where no node waits", "write the broker's plugin.choria.network.provisioning.client_password")
 	}
-	if c.Features.ED25519 && !c.Insecure && cfg.Choria.SecurityProvider != "choria" {
+	if c.underIssuer() && !c.Insecure && cfg.Choria.SecurityProvider != "choria" {
 		warn(cfg.ConfigFile, "plugin.security.provider", fmt.Sprintf("is %s: an Organization Issuer's nodes do not hear it, and no node would be found", cfg.Choria.SecurityProvider), "set it to choria")
 	}
 	if c.strangeIssuer(cfg) {
@@ -170,12 +169,19 @@ func (c *Config) strangeIssuer(cfg *choriaconfig.Config) bool {
 	if err != nil {
 		return false
 	}
-	seed, err := hex.DecodeString(string(bytes.TrimSpace(text)))
-	if err != nil || len(seed) != ed25519.SeedSize {
-		return false
+	private, ok := signingKey(text).(ed25519.PrivateKey)
+	if !ok { // an issuer is never RSA
+		return true
 	}
-	public := hex.EncodeToString(ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
+	public := hex.EncodeToString(private.Public().(ed25519.PublicKey))
 	return !slices.ContainsFunc(cfg.Choria.IssuerNames, func(name string) bool {
 		return cfg.Option("plugin.security.issuer."+name+".public", "") == public
 	})
+}
+
+// underIssuer reports whether server JWTs are issued in the name of an
+// Organization Issuer, and not signed by a key that brokers know themselves
+// (plugin.choria.network.server_signer_cert).
+func (c *Config) underIssuer() bool {
+	return c.Features.ED25519 && (c.JWTSigningToken != "" || tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)))
 }

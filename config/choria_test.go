@@ -125,6 +125,7 @@ func TestMistakesThatOnlyShowLaterAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	const base = "helper: DIR/helper\ntoken: x\n"
 	const issuer = base + "broker_provisioning_password: x\njwt_verify_cert: DIR/public.pem\njwt_signing_key: DIR/seed\nfeatures: {ed25519: true}\n"
+	rsa := strings.Replace(issuer, "DIR/seed", "DIR/private.pem", 1)
 	choria := []string{"identity = me", "plugin.security.provider = choria", "plugin.security.issuer.names = org"}
 	tests := []struct {
 		name, text string
@@ -138,6 +139,8 @@ func TestMistakesThatOnlyShowLaterAreWarnedOf(t *testing.T) {
 		{"the wrong provider for an issuer", issuer + "jwt_signing_token: DIR/chain.jwt\n", []string{"identity = me", "plugin.security.provider = file"}, nil, "no node would be found"},
 		{"no chain to any issuer", issuer, append(choria, "plugin.security.issuer.org.public = "+issuerHex), nil, "refused by the broker (Authorization Violation)"},
 		{"the issuer itself signs", issuer, append(choria, "plugin.security.issuer.org.public = "+publicHex(seedOf('p'))), nil, ""},
+		{"an RSA key that the broker knows", rsa, []string{"identity = me", "plugin.security.provider = file"}, nil, ""},
+		{"an RSA key under an issuer", rsa, append(choria, "plugin.security.issuer.org.public = "+issuerHex), nil, "refused by the broker (Authorization Violation)"},
 		{"a chain", issuer + "jwt_signing_token: DIR/chain.jwt\n", append(choria, "plugin.security.issuer.org.public = "+issuerHex), nil, ""},
 	}
 	for _, test := range tests {

@@ -60,20 +60,21 @@ func site(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"helper":      "#!/bin/sh\n",
-		"orphan":      "#!/nowhere/ruby -w\n",
-		"secret":      "a secret in a file\n",
-		"empty":       "\n",
-		"open":        "x",
-		"seed":        hex.EncodeToString(seedOf('p').Seed()),
-		"other":       hex.EncodeToString(seedOf('o').Seed()),
-		"short":       hex.EncodeToString(seedOf('p').Seed())[:40],
-		"public.pem":  string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
-		"private.pem": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
-		"issuer.pub":  issuerHex + "\n",
-		"chain.jwt":   clientToken(t, true, time.Hour),
-		"bare.jwt":    clientToken(t, false, time.Hour),
-		"expired.jwt": clientToken(t, true, -time.Hour),
+		"helper":        "#!/bin/sh\n",
+		"orphan":        "#!/nowhere/ruby -w\n",
+		"secret":        "a secret in a file\n",
+		"empty":         "\n",
+		"open":          "x",
+		"seed":          hex.EncodeToString(seedOf('p').Seed()),
+		"other":         hex.EncodeToString(seedOf('o').Seed()),
+		"short":         hex.EncodeToString(seedOf('p').Seed())[:40],
+		"public.pem":    string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
+		"private.pem":   string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+		"encrypted.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAMCAQA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"issuer.pub":    issuerHex + "\n",
+		"chain.jwt":     clientToken(t, true, time.Hour),
+		"bare.jwt":      clientToken(t, false, time.Hour),
+		"expired.jwt":   clientToken(t, true, -time.Hour),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

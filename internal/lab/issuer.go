@@ -152,23 +152,37 @@ func (n issuer) answer(q question, s site) (map[string]any, error) {
 	}))), nil
 }
 
+// serverJWT and serverSeed are the files in which a node keeps its token and key.
+const (
+	serverJWT  = "server.jwt"
+	serverSeed = "server.seed"
+)
+
 // verify holds key, token, chain of trust and connection against each other.
 func (n issuer) verify(node string, seen connection) ([]string, error) {
-	dir := nodeDir(n.dir, node)
-	claims, err := n.verifyChain(filepath.Join(dir, "server.jwt"))
+	claims, err := n.verifyChain(filepath.Join(nodeDir(n.dir, node), serverJWT))
 	if err != nil {
-		return nil, fmt.Errorf("server.jwt: %w", err)
+		return nil, fmt.Errorf("%s: %w", serverJWT, err)
 	}
-	if fits, err := claims.IsMatchingSeedFile(filepath.Join(dir, "server.seed")); err != nil || !fits {
-		return nil, errors.Join(errors.New("server.jwt does not fit the key in server.seed"), err)
+	if err := tokenFits(claims, n.dir, node, seen); err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("%s of %s fits its own key, leads to the issuer and is who the broker let in", serverJWT, node)}, nil
+}
+
+// tokenFits returns how a node's token differs from the key beside it, its name
+// or what the broker let in.
+func tokenFits(claims *tokens.ServerClaims, dir, node string, seen connection) error {
+	if fits, err := claims.IsMatchingSeedFile(filepath.Join(nodeDir(dir, node), serverSeed)); err != nil || !fits {
+		return errors.Join(fmt.Errorf("%s does not fit the key in %s", serverJWT, serverSeed), err)
 	}
 	if claims.ChoriaIdentity != node {
-		return nil, fmt.Errorf("server.jwt is that of %q", claims.ChoriaIdentity)
+		return fmt.Errorf("%s is that of %q", serverJWT, claims.ChoriaIdentity)
 	}
 	if seen.user != node {
-		return nil, fmt.Errorf("the broker let it in as %q", seen.user)
+		return fmt.Errorf("the broker let it in as %q", seen.user)
 	}
-	return []string{fmt.Sprintf("server.jwt of %s fits its own key, leads to the issuer and is who the broker let in", node)}, nil
+	return nil
 }
 
 // verifyChain checks the signature by whoever the token says issued it, and

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 
 	"github.com/choria-io/tokens"
@@ -51,6 +52,8 @@ func (n pki) security(name string) settings {
 func (n pki) startBroker(ctx context.Context) (broker, error) {
 	return startChoriaBroker(ctx, n.dir, n.security("broker").with(settings{
 		"plugin.choria.network.provisioning.signer_cert": n.key("signer.pem"),
+		// servers may also come with a server JWT that the signer signed
+		"plugin.choria.network.server_signer_cert": n.key("signer.pem"),
 	}))
 }
 
@@ -75,6 +78,9 @@ func (n pki) client(name string) settings { return n.security(name) }
 func (n pki) answer(q question, s site) (map[string]any, error) {
 	if q.CSR == nil && dryRun() {
 		return n.settingsFor(q, s, filepath.Join(nodeDir(n.dir, q.Identity), "ssl")), nil
+	}
+	if q.CSR == nil && q.ED25519 != nil {
+		return n.answerWithToken(q, s), nil
 	}
 	if q.CSR == nil {
 		return nil, errors.New("the input holds no csr: turn on features.pki")
@@ -130,6 +136,18 @@ func (n pki) settingsFor(q question, s site, ssl string) map[string]any {
 	}))
 }
 
+// answerWithToken is the answer of a site whose servers have no certificates and
+// whose brokers know the key that signs server JWTs, without an Organization
+// Issuer.
+func (n pki) answerWithToken(q question, s site) map[string]any {
+	return answerWith(configuration(q.Identity, s, settings{
+		"plugin.security.provider":                 "file",
+		"plugin.security.server_anon_tls":          "true",
+		"plugin.choria.security.server.token_file": filepath.Join(q.ED25519.Directory, "server.jwt"),
+		"plugin.choria.security.server.seed_file":  filepath.Join(q.ED25519.Directory, "server.seed"),
+	}))
+}
+
 func signCSR(ca authority, text string) (*x509.Certificate, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
@@ -145,8 +163,11 @@ func signCSR(ca authority, text string) (*x509.Certificate, error) {
 	return sign(leafTemplate(csr.Subject.CommonName), ca, csr.PublicKey)
 }
 
-// verify holds key, certificate and connection against each other.
+// verify holds key, certificate or token, and connection against each other.
 func (n pki) verify(node string, seen connection) ([]string, error) {
+	if _, err := os.Stat(filepath.Join(nodeDir(n.dir, node), serverJWT)); err == nil {
+		return n.verifyToken(node, seen)
+	}
 	ssl := filepath.Join(nodeDir(n.dir, node), "ssl")
 	key, err := readKey(filepath.Join(ssl, "private.pem"))
 	if err != nil {
@@ -169,6 +190,22 @@ func (n pki) verify(node string, seen connection) ([]string, error) {
 		whose = "the key the helper sent"
 	}
 	return []string{fmt.Sprintf("certificate CN=%s fits %s and is the one the broker saw", node, whose)}, nil
+}
+
+// verifyToken is verify for a server that has a token in place of a certificate.
+func (n pki) verifyToken(node string, seen connection) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(nodeDir(n.dir, node), serverJWT))
+	if err != nil {
+		return nil, err
+	}
+	claims, err := tokens.ParseServerTokenWithKeyfile(string(text), n.key("signer.pem"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", serverJWT, err)
+	}
+	if err := tokenFits(claims, n.dir, node, seen); err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("%s of %s fits its own key, is signed by the signer and is who the broker let in", serverJWT, node)}, nil
 }
 
 func (n pki) verifyCert(node string, cert *x509.Certificate, key *rsa.PrivateKey) error {
