@@ -59,12 +59,12 @@ func readSource(path string) ([]byte, *Problem) {
 		return refuse(cause(err), "name a readable file with --config")
 	}
 	defer file.Close()
-	source, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	source, err := io.ReadAll(io.LimitReader(file, maxSource+1))
 	switch {
 	case err != nil:
 		return refuse(cause(err), "name a readable file with --config")
-	case len(source) > maxFile:
-		return refuse(fmt.Sprintf("is larger than %d KiB", maxFile>>10), "name the right file with --config")
+	case len(source) > maxSource:
+		return refuse(fmt.Sprintf("is larger than %d KiB", maxSource>>10), "name the right file with --config")
 	}
 	return source, nil
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile bounds the file; a real one has a few kilobytes.
+// maxFile bounds the files that a configuration names; real ones have a few
+// kilobytes.
 const maxFile = 1 << 20
 
 // maxSyntaxErrors bounds how often a file is parsed again to find further ones.
@@ -26,6 +27,9 @@ func parseSource(source []byte) tree {
 	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf"))
 	if problems := checkText(source); len(problems) > 0 {
 		return tree{problems: problems, hopeless: true}
+	}
+	if p := withinBounds(string(source)); p != nil {
+		return tree{problems: []Problem{*p}, hopeless: true}
 	}
 	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
 	before := slices.Clone(lines)
