@@ -3,9 +3,7 @@ package config
 import (
 	"crypto/ed25519"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -42,12 +40,9 @@ func (c *Config) Choria(file string, getenv func(string) string) (*choriaconfig.
 	if file == "" {
 		file = choria.UserConfig()
 	}
-	if err := choriaReadable(file); err != nil {
-		return nil, nil, err
-	}
-	cfg, err := choriaconfig.NewSystemConfig(file, false)
+	cfg, err := loadChoriaFile(file)
 	if err != nil {
-		return nil, nil, choriaMistake(file, cause(err), "mend it: it is a Choria client configuration")
+		return nil, nil, err
 	}
 	if err := c.override(cfg); err != nil {
 		return nil, nil, err
@@ -57,25 +52,6 @@ func (c *Config) Choria(file string, getenv func(string) string) (*choriaconfig.
 	}
 	c.certname(cfg, getenv)
 	return cfg, c.choriaWarnings(cfg, getenv), nil
-}
-
-func choriaReadable(file string) error {
-	opened, err := os.Open(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return choriaMistake(file, "there is no such Choria client configuration", "name one with --choria-config or $PROVISION_CHORIA_CONFIG")
-	case err != nil:
-		return choriaMistake(file, cause(err), "name a readable Choria client configuration with --choria-config")
-	}
-	defer opened.Close()
-	if info, err := opened.Stat(); err != nil || info.IsDir() {
-		return choriaMistake(file, "is not a file", "name a Choria client configuration with --choria-config")
-	}
-	return nil
-}
-
-func choriaMistake(file, text, remedy string) error {
-	return &Invalid{[]Problem{{Severity: SeverityError, File: absolute(file), Text: text, Remedy: remedy}}}
 }
 
 // override sets what a provisioner needs whatever the file says.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,5 +173,30 @@ func TestConfigurationFilesOfTheWorkingDirectoryAreNotMerged(t *testing.T) { // 
 	made, _, err := cfg.Choria(file, environment())
 	if err != nil || made.Identity != "me" {
 		t.Errorf("got identity %q and error %v, want me", made.Identity, err)
+	}
+}
+
+// A pipe is what the shell makes of --choria-config <(...).
+func TestChoriaConfigurationMayComeThroughAPipe(t *testing.T) {
+	t.Parallel()
+	cfg, _ := load(t, "helper: DIR/helper\nbroker_provisioning_password: x\n")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close() })
+	if _, err := writer.WriteString("identity = piped\nplugin.choria.middleware_hosts = nats://localhost:4222\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/dev/fd/%d", reader.Fd())
+	made, _, err := cfg.Choria(path, environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Identity != "piped" || !cmp.Equal(made.Choria.MiddlewareHosts, []string{"nats://localhost:4222"}) || made.ConfigFile != path {
+		t.Errorf("got identity %q, brokers %v and file %q, want what was piped", made.Identity, made.Choria.MiddlewareHosts, made.ConfigFile)
 	}
 }
