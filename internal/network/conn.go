@@ -59,7 +59,7 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSecurity, err)
 	}
-	servers, err := fw.MiddlewareServers()
+	servers, err := brokers(fw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: finding the broker: %w", ErrSecurity, err)
 	}

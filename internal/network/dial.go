@@ -180,7 +180,7 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 }
 
 func attempt(fw *choria.Framework, all []nats.Option) (*nats.Conn, error) {
-	servers, err := fw.MiddlewareServers()
+	servers, err := brokers(fw)
 	if err != nil {
 		return nil, fmt.Errorf("finding the broker: %w", err)
 	}
