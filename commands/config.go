@@ -70,7 +70,11 @@ func (a *app) judge() verdict {
 func (v *verdict) trySecurity(client *choriaconfig.Config) {
 	client.CustomLogger = logrus.New()
 	client.CustomLogger.SetOutput(io.Discard)
-	if _, err := choria.NewWithConfig(client); err != nil {
+	fw, err := choria.NewWithConfig(client)
+	if err == nil && client.Choria.SecurityProvider == "puppet" && !client.DisableTLS {
+		_, err = fw.ClientTLSConfig() // reads the files that package config does not know of
+	}
+	if err != nil {
 		v.Valid = false
 		v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityError, File: absolute(client.ConfigFile),
 			Text: err.Error(), Remedy: "mend what it names in this Choria client configuration"})

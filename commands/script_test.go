@@ -3,14 +3,22 @@ package commands
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -57,11 +65,44 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// ownEnvironment completes the few variables a script gets; nothing of whoever
-// runs the tests is among them.
+// ownEnvironment completes the few variables a script gets, nothing of this
+// process's own among them, and puts a client's credentials below tls.
 func ownEnvironment(env *testscript.Env) error {
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("USER", "operator")
+	return writeCredentials(filepath.Join(env.WorkDir, "tls"))
+}
+
+// clientCredentials makes a self-signed certificate and its key, in PEM, once.
+var clientCredentials = sync.OnceValues(func() (map[string][]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "provisioner.mcollective"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	return map[string][]byte{"certificate.pem": certificate, "key.pem": private, "ca.pem": certificate}, nil
+})
+
+func writeCredentials(dir string) error {
+	files, err := clientCredentials()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -51,7 +51,11 @@ func (c *Config) Choria(file string, getenv func(string) string) (*choriaconfig.
 		return nil, nil, choriaMistake(file, "go-choria's security provider choria needs $USER, which is not set", "set USER in the environment (systemd: Environment=USER=...)")
 	}
 	c.certname(cfg, getenv)
-	return cfg, c.choriaWarnings(cfg, getenv), nil
+	problems := append(c.choriaWarnings(cfg, getenv), c.checkChoriaFile(cfg)...)
+	if hasErrors(problems) {
+		return nil, nil, &Invalid{problems}
+	}
+	return cfg, problems, nil
 }
 
 // override sets what a provisioner needs whatever the file says.

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	choriaconfig "github.com/choria-io/go-choria/config"
+	"github.com/choria-io/go-choria/srvcache"
+	"github.com/choria-io/tokens"
+)
+
+// checkChoriaFile holds what a Choria client configuration says against what
+// go-choria makes of it when it connects, without connecting. Files it names
+// are read: a key that does not belong to its certificate, or a CA file without
+// certificate, otherwise shows only as a handshake that fails.
+func (c *Config) checkChoriaFile(cfg *choriaconfig.Config) []Problem {
+	found := checkBrokers(cfg)
+	if !c.Insecure {
+		switch cfg.Choria.SecurityProvider {
+		case "file":
+			found = append(found, checkFileProvider(cfg)...)
+		case "choria":
+			found = append(found, checkChoriaProvider(cfg)...)
+		}
+		found = append(found, checkUnusedFiles(cfg)...)
+	}
+	problems := make([]Problem, len(found))
+	for i, f := range found {
+		f.File = cfg.ConfigFile
+		f.Line, f.Column = lineOf(cfg.ConfigFile, f.Key)
+		problems[i] = f.Problem
+	}
+	return problems
+}
+
+// checkBrokers parses the broker addresses as go-choria does.
+func checkBrokers(cfg *choriaconfig.Config) []finding {
+	const key = "plugin.choria.middleware_hosts"
+	var found []finding
+	for _, host := range cfg.Choria.MiddlewareHosts {
+		host = strings.TrimSpace(host)
+		if _, err := srvcache.StringHostsToServers([]string{host}, "nats"); err == nil {
+			continue
+		}
+		hint := "write HOST:PORT or nats://HOST:PORT, an IPv6 address between brackets"
+		if bare := strings.Trim(host, "[]"); net.ParseIP(bare) != nil && strings.Contains(bare, ":") {
+			hint = fmt.Sprintf("write nats://[%s]:4222", bare)
+		} else if !strings.Contains(host, ":") {
+			hint = fmt.Sprintf("write the port too, such as %s:4222", host)
+		}
+		found = append(found, mistake(key, fmt.Sprintf("%q is no broker's address", host), hint))
+	}
+	return found
+}
+
+// checkFileProvider knows go-choria's provider file: certificate, key and CA are
+// required (go-choria says so), and requests are signed with RSA keys only.
+func checkFileProvider(cfg *choriaconfig.Config) []finding {
+	const prefix = "plugin.security.file."
+	pair := tlsFiles{prefix, cfg.Choria.FileSecurityCertificate, cfg.Choria.FileSecurityKey, cfg.Choria.FileSecurityCA}
+	found := pair.check(time.Now())
+	if key := pair.privateKey(); key != nil && !isRSA(key) {
+		found = append(found, mistake(prefix+"key", absolute(pair.key)+" is no RSA key, and the provider file signs requests with RSA only", "make an RSA key and a certificate for it"))
+	}
+	return found
+}
+
+// checkChoriaProvider knows go-choria's provider choria: token and seed are
+// required; certificate, key and CA are not, and one that does not exist is
+// passed over without a word.
+func checkChoriaProvider(cfg *choriaconfig.Config) []finding {
+	const prefix = "plugin.security.choria."
+	found := checkClientToken(cfg.Choria.ChoriaSecurityTokenFile, cfg.Choria.ChoriaSecuritySeedFile)
+	pair := tlsFiles{prefix, cfg.Choria.ChoriaSecurityCertificate, cfg.Choria.ChoriaSecurityKey, cfg.Choria.ChoriaSecurityCA}
+	for _, row := range []struct {
+		key  string
+		path *string
+		lost string
+	}{
+		{prefix + "certificate", &pair.certificate, "we connect without certificate"},
+		{prefix + "key", &pair.key, "we connect without certificate"},
+		{prefix + "ca", &pair.ca, "the broker's certificate is not verified"},
+	} {
+		if missing(*row.path) {
+			found = append(found, warning(row.key, fmt.Sprintf("%s does not exist: %s", absolute(*row.path), row.lost), "create it, or take the key out"))
+			*row.path = ""
+		}
+	}
+	return append(found, pair.check(time.Now())...)
+}
+
+// checkClientToken holds that our token can be used and belongs to the seed.
+func checkClientToken(tokenFile, seedFile string) []finding {
+	const tokenKey, seedKey = "plugin.security.choria.token_file", "plugin.security.choria.seed_file"
+	if tokenFile == "" || seedFile == "" {
+		return nil // go-choria says so
+	}
+	token, problem := readable(tokenKey, tokenFile)
+	if problem != nil {
+		return asList(problem)
+	}
+	seed, problem := readable(seedKey, seedFile)
+	if problem != nil {
+		return asList(problem)
+	}
+	found := append(checkAccess(tokenKey, tokenFile), checkAccess(seedKey, seedFile)...)
+	found = append(found, hexFile(seedKey, seedFile, seed, "seed")...)
+	claims, err := tokens.ParseClientIDTokenUnverified(strings.TrimSpace(string(token)))
+	switch {
+	case err != nil:
+		return append(found, mistake(tokenKey, absolute(tokenFile)+" holds no client token", "name the provisioner's JWT"))
+	case claims.ExpiresAt != nil && claims.IsExpired():
+		found = append(found, warning(tokenKey, absolute(tokenFile)+" expired on "+claims.ExpireTime().UTC().Format("2006-01-02"), "have a new one made"))
+	case claims.Permissions == nil || !claims.Permissions.ServerProvisioner:
+		found = append(found, warning(tokenKey, absolute(tokenFile)+" does not permit provisioning: brokers refuse it in the provisioning account", "have one made with the server provisioner permission"))
+	}
+	if key := signingKey(seed); key != nil && len(found) == 0 && claims.PublicKey != publicText(key) {
+		found = append(found, mistake(seedKey, "belongs to another key than the token in "+absolute(tokenFile), "name the token and the seed of the same provisioner"))
+	}
+	return found
+}
+
+// checkUnusedFiles warns about credentials that are named for another provider
+// than the one in use, and that do not exist: a sign of the wrong provider.
+func checkUnusedFiles(cfg *choriaconfig.Config) []finding {
+	var found []finding
+	for _, provider := range []string{"file", "choria"} {
+		for _, name := range []string{"certificate", "key", "ca", "token_file", "seed_file"} {
+			key := "plugin.security." + provider + "." + name
+			if path := cfg.Option(key, ""); provider != cfg.Choria.SecurityProvider && missing(path) {
+				found = append(found, warning(key, fmt.Sprintf("%s does not exist, and plugin.security.provider is %s, which does not use it", absolute(path), cfg.Choria.SecurityProvider), "take the key out, or set plugin.security.provider to "+provider))
+			}
+		}
+	}
+	return found
+}
+
+func missing(path string) bool {
+	if path == "" {
+		return false
+	}
+	_, err := os.Stat(path)
+	return os.IsNotExist(err)
+}
+
+// lineOf returns where a key of a Choria configuration stands, the last one
+// counting as it does for go-choria; zeros when it is not in this file.
+func lineOf(file, key string) (line, column int) {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || key == "" {
+		return 0, 0
+	}
+	opened, err := os.Open(file)
+	if err != nil {
+		return 0, 0
+	}
+	defer opened.Close()
+	given := regexp.MustCompile(`^` + regexp.QuoteMeta(key) + `\s*=`)
+	scanner := bufio.NewScanner(opened)
+	for n := 1; scanner.Scan(); n++ {
+		if given.MatchString(scanner.Text()) {
+			line, column = n, 1
+		}
+	}
+	return line, column
+}
