@@ -100,11 +100,11 @@ func checkClientToken(tokenFile, seedFile string) []finding {
 	if tokenFile == "" || seedFile == "" {
 		return nil // go-choria says so
 	}
-	token, problem := readable(tokenKey, tokenFile)
+	token, problem := readKeyFile(tokenKey, tokenFile)
 	if problem != nil {
 		return asList(problem)
 	}
-	seed, problem := readable(seedKey, seedFile)
+	seed, problem := readKeyFile(seedKey, seedFile)
 	if problem != nil {
 		return asList(problem)
 	}

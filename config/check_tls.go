@@ -22,7 +22,7 @@ func (f tlsFiles) check(now time.Time) []finding {
 	var found []finding
 	var certificate *x509.Certificate
 	if f.certificate != "" {
-		text, problem := readable(f.prefix+"certificate", f.certificate)
+		text, problem := readKeyFile(f.prefix+"certificate", f.certificate)
 		if problem == nil {
 			certificate, problem = parseCertificate(f.prefix+"certificate", f.certificate, text)
 		}
@@ -35,7 +35,7 @@ func (f tlsFiles) check(now time.Time) []finding {
 		found = append(found, f.checkKey(certificate)...)
 	}
 	if f.ca != "" {
-		text, problem := readable(f.prefix+"ca", f.ca)
+		text, problem := readKeyFile(f.prefix+"ca", f.ca)
 		if problem == nil {
 			_, problem = parseCertificate(f.prefix+"ca", f.ca, text)
 		}
@@ -48,7 +48,7 @@ func (f tlsFiles) check(now time.Time) []finding {
 // when that is known.
 func (f tlsFiles) checkKey(certificate *x509.Certificate) []finding {
 	key := f.prefix + "key"
-	text, problem := readable(key, f.key)
+	text, problem := readKeyFile(key, f.key)
 	if problem != nil {
 		return asList(problem)
 	}
@@ -66,7 +66,7 @@ func (f tlsFiles) checkKey(certificate *x509.Certificate) []finding {
 
 // privateKey returns the key, or nil when there is none that can be read.
 func (f tlsFiles) privateKey() crypto.Signer {
-	if text, problem := readable(f.prefix+"key", f.key); f.key != "" && problem == nil {
+	if text, problem := readKeyFile(f.prefix+"key", f.key); f.key != "" && problem == nil {
 		if private, problem := parseKey(f.prefix+"key", f.key, text); problem == nil {
 			return private
 		}

@@ -40,7 +40,7 @@ func readable(key, path string) (text []byte, problem *finding) {
 // checkAccess warns about a file that everybody may read or change.
 func checkAccess(key, path string) []finding {
 	info, err := os.Stat(path)
-	if err != nil {
+	if err != nil || info.IsDir() {
 		return nil
 	}
 	var what string
@@ -75,28 +75,15 @@ func checkSecret(key, fileKey string, secret Secret, file string) []finding {
 		return []finding{mistake(fileKey, "is given beside "+key, "keep one of the two")}
 	case secret.file != "":
 		if file == "" { // a credential of systemd: no key to point at, and its rights are systemd's
-			_, problem := readable(key, secret.file)
-			return asList(problem)
+			return checkSecretContent(key, secret.file)
 		}
 		return checkSecretFile(fileKey, secret.file)
 	case secret.value == mask:
 		return []finding{warning(key, "is the mask that config show prints", "write the secret itself")}
-	case secret.value != strings.TrimSpace(secret.value):
-		return []finding{warning(key, "begins or ends with white space", "take it out, unless it is part of the secret")}
+	case secret.value != "":
+		return checkSecretText(key, "", secret.value)
 	}
 	return nil
-}
-
-func checkSecretFile(key, path string) []finding {
-	text, problem := readable(key, path)
-	if problem != nil {
-		return asList(problem)
-	}
-	found := checkAccess(key, path)
-	if strings.TrimRight(string(text), "\r\n") == "" {
-		found = append(found, mistake(key, absolute(path)+" is empty", "write the secret into it"))
-	}
-	return found
 }
 
 func asList(f *finding) []finding {

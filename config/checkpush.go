@@ -76,7 +76,7 @@ func checkPushFiles(p Pushgateway) []finding {
 		found = append(found, mistake("pushgateway.password_file", "is missing beside username", "name the file that holds the password").because("pushgateway.username"))
 	}
 	if p.CA != "" {
-		text, problem := readable("pushgateway.ca", p.CA)
+		text, problem := readKeyFile("pushgateway.ca", p.CA)
 		switch {
 		case problem != nil:
 			found = append(found, *problem)

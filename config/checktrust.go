@@ -38,7 +38,7 @@ func checkVerifyKey(c *Config) []finding {
 		}
 		return []finding{mistake(key, fmt.Sprintf("%s does not exist, and it is not a hex ed25519 public key either", absolute(c.JWTVerifyCert)), "write the path of a file that exists, or "+hexDigits)}
 	}
-	text, problem := readable(key, c.JWTVerifyCert)
+	text, problem := readKeyFile(key, c.JWTVerifyCert)
 	if problem != nil {
 		return asList(problem)
 	}
@@ -89,7 +89,7 @@ func checkSigningKey(c *Config) []finding {
 	if !c.Features.ED25519 || c.JWTSigningKey == "" {
 		return nil
 	}
-	text, problem := readable(key, c.JWTSigningKey)
+	text, problem := readKeyFile(key, c.JWTSigningKey)
 	if problem != nil {
 		return append(asList(problem), checkSigningToken(c, nil)...)
 	}
@@ -135,7 +135,7 @@ func checkSigningToken(c *Config, public ed25519.PublicKey) []finding {
 	if c.JWTSigningToken == "" {
 		return checkIssuer(c, public)
 	}
-	text, problem := readable(key, c.JWTSigningToken)
+	text, problem := readKeyFile(key, c.JWTSigningToken)
 	if problem != nil {
 		return asList(problem)
 	}

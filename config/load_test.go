@@ -71,6 +71,7 @@ func site(t testing.TB) string {
 		"public.pem":    string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
 		"private.pem":   string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
 		"encrypted.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAMCAQA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"marked.pub":    "\xef\xbb\xbf" + issuerHex + "\r\n",
 		"issuer.pub":    issuerHex + "\n",
 		"chain.jwt":     clientToken(t, true, time.Hour),
 		"bare.jwt":      clientToken(t, false, time.Hour),

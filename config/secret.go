@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 )
 
 // mask stands for a secret wherever one would be printed.
@@ -27,7 +26,8 @@ func NewSecretFile(path string) Secret { return Secret{file: path} }
 // IsSet reports whether there is a secret at all.
 func (s Secret) IsSet() bool { return s.value != "" || s.file != "" }
 
-// Reveal returns the secret's text. A file's trailing line end does not count.
+// Reveal returns the secret's text. A byte order mark before a file's and line
+// ends behind it do not count.
 func (s Secret) Reveal() (string, error) {
 	if s.file == "" {
 		return s.value, nil
@@ -36,7 +36,7 @@ func (s Secret) Reveal() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the secret: %w", err)
 	}
-	return strings.TrimRight(string(text), "\r\n"), nil
+	return secretText(text), nil
 }
 
 // String is **** for a secret that is set and empty for one that is not.

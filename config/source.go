@@ -24,16 +24,17 @@ const maxSyntaxErrors = 20
 // and taken out, with what is indented below it, so that one run finds the
 // next such line too.
 func parseSource(source []byte) tree {
-	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf"))
-	if problems := checkText(source); len(problems) > 0 {
-		return tree{problems: problems, hopeless: true}
+	source = bytes.TrimPrefix(source, []byte(byteOrderMark))
+	warnings := checkText(source)
+	if hasErrors(warnings) {
+		return tree{problems: warnings, hopeless: true}
 	}
 	if p := withinBounds(string(source)); p != nil {
-		return tree{problems: []Problem{*p}, hopeless: true}
+		return tree{problems: append(warnings, *p), hopeless: true}
 	}
 	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
 	before := slices.Clone(lines)
-	var t tree
+	t := tree{problems: warnings}
 	for range maxSyntaxErrors {
 		file, err := parseOnce(strings.Join(lines, "\n"))
 		if err == nil {
@@ -83,28 +84,39 @@ func emptied(before, after []string) []string {
 	return keys
 }
 
-// checkText refuses what the parser would replace or drop without a word.
+// checkText finds, once a line, what the parser would replace or drop without a
+// word, and warns of characters that are not seen: one behind a colon or in an
+// indentation makes the line another than it looks. Behind a # they most likely
+// stand in a comment.
 func checkText(source []byte) []Problem {
 	var problems []Problem
 	for i, line := range bytes.Split(source, []byte("\n")) {
-		column := 0
+		column, comment := 0, false
 		for rest := bytes.TrimSuffix(line, []byte("\r")); len(rest) > 0; {
 			r, size := utf8.DecodeRune(rest)
 			rest = rest[size:]
 			column++
-			if r == utf8.RuneError && size == 1 {
-				problems = append(problems, Problem{Severity: SeverityError, Line: i + 1, Column: column,
-					Text: "this byte is not UTF-8", Remedy: "save the file as UTF-8"})
-				break
-			}
-			if r < ' ' && r != '\t' || r == 0x7f {
-				problems = append(problems, Problem{Severity: SeverityError, Line: i + 1, Column: column,
-					Text: fmt.Sprintf("a control character (0x%02x)", r), Remedy: `take it out, or write it as an escape between double quotes`})
+			comment = comment || r == '#'
+			if p := checkRune(r, size); p != nil && !(comment && p.Severity == SeverityWarning) {
+				p.Line, p.Column = i+1, column
+				problems = append(problems, *p)
 				break
 			}
 		}
 	}
 	return problems
+}
+
+func checkRune(r rune, size int) *Problem {
+	switch {
+	case r == utf8.RuneError && size == 1:
+		return &Problem{Severity: SeverityError, Text: "this byte is not UTF-8", Remedy: "save the file as UTF-8"}
+	case r < ' ' && r != '\t' || r == 0x7f:
+		return &Problem{Severity: SeverityError, Text: fmt.Sprintf("a control character (0x%02x)", r), Remedy: "take it out, or write it as an escape between double quotes"}
+	case notSeen(r):
+		return &Problem{Severity: SeverityWarning, Text: fmt.Sprintf("a character that is not seen (%U)", r), Remedy: "take it out, or write it as an escape between double quotes"}
+	}
+	return nil
 }
 
 // parseOnce keeps a parser that gives up by panic from taking us with it.
