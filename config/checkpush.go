@@ -16,6 +16,10 @@ var (
 	headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
 )
 
+// metricLabels are the labels of our metrics, beside site, and those that
+// summaries and histograms have by their nature.
+var metricLabels = []string{"goversion", "le", "outcome", "quantile", "rpc", "version"}
+
 // checkPushgateway holds the pushgateway keys to what a push needs. Its group
 // is the job, the site and grouping: labels that are in it already cannot be
 // given again.
@@ -30,6 +34,8 @@ func checkPushgateway(c *Config) []finding {
 		switch {
 		case name == "job" || name == "site":
 			found = append(found, mistake(key, "is part of the group already", "take it out; the key "+map[string]string{"job": "pushgateway.job", "site": "site"}[name]+" sets it"))
+		case slices.Contains(metricLabels, name):
+			found = append(found, mistake(key, "is a label that metrics have themselves: each push would fail", "choose another name"))
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
 			found = append(found, mistake(key, "is no label name", "use letters, digits and `_`, not beginning with a digit or `__`"))
 		case p.Grouping[name] == "":
