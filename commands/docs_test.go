@@ -14,13 +14,14 @@ import (
 	"testing"
 
 	"github.com/choria-io/fisk"
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"choria-provision/config"
 )
 
 // documents are the files that tell of commands, flags, keys and exit codes.
-var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/architecture.md"}
+var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/migration.md", "../docs/architecture.md"}
 
 func document(t *testing.T, path string) string {
 	t.Helper()
@@ -226,5 +227,37 @@ func TestDocumentsLinkToFiles(t *testing.T) {
 				t.Errorf("%s links to %s: %v", path, match[1], err)
 			}
 		}
+	}
+}
+
+// TestMigrationExplainsEveryKeyOfThePeer reads the keys from a whole file of the
+// peer's, older releases' included.
+func TestMigrationExplainsEveryKeyOfThePeer(t *testing.T) {
+	t.Parallel()
+	var peer map[string]any
+	if err := yaml.Unmarshal([]byte(document(t, "../config/testdata/peer.yaml")), &peer); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for key, value := range peer {
+		nested, ok := value.(map[string]any)
+		if !ok {
+			keys = append(keys, key)
+		}
+		for below := range nested {
+			keys = append(keys, key+"."+below)
+		}
+	}
+	table := document(t, "../docs/migration.md")
+	for _, key := range keys {
+		if !regexp.MustCompile("(?m)^\\| .*`" + regexp.QuoteMeta(key) + "`.* \\|").MatchString(table) {
+			t.Errorf("docs/migration.md does not explain %s", key)
+		}
+	}
+	if len(keys) < 25 {
+		t.Errorf("got %d keys in testdata/peer.yaml, want all of the peer's", len(keys))
+	}
+	if !strings.Contains(document(t, "../README.md"), "(docs/migration.md)") {
+		t.Error("the README does not link docs/migration.md")
 	}
 }
