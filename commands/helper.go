@@ -83,7 +83,7 @@ func (o helperOptions) helperInput(cfg *config.Config) (in provision.HelperInput
 // trialReport is the JSON document of helper run.
 type trialReport struct {
 	Identity       string            `json:"identity"`
-	Outcome        string            `json:"outcome"` // configure, defer, shutdown or failed
+	Outcome        string            `json:"outcome"` // configure, upgrade, defer, shutdown or failed
 	Message        string            `json:"message,omitempty"`
 	Error          string            `json:"error,omitempty"`
 	Warnings       []string          `json:"warnings"`
@@ -121,6 +121,8 @@ func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 		r.Outcome = "defer"
 	case t.Answer.Shutdown:
 		r.Outcome = "shutdown"
+	case t.Upgrading:
+		r.Outcome = "upgrade"
 	}
 	return r
 }

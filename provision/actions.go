@@ -95,14 +95,22 @@ func (n *node) askHelper(ctx context.Context) (Outcome, error) {
 	case answer.Defer:
 		return n.unlessDry(Deferred), nil
 	}
-	warnings, err := answer.check(answerContext{Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir()})
-	n.warnAll(warnings)
+	n.upgrading = upgradeEnds(answer, n.facts, n.cfg)
+	err = n.checkAnswer()
 	if err != nil && n.dry.On && (n.cfg.Features.PKI || n.cfg.Features.ED25519) {
 		// The helper had neither request nor key: what is missing may be just that.
 		n.warn(fmt.Sprintf("a real run would refuse this answer, unless it is another one once the node has made its key: %v", err))
 		return goOn, nil
 	}
 	return goOn, err
+}
+
+func (n *node) checkAnswer() error {
+	warnings, err := n.answer.check(answerContext{
+		Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(), UpgradeOnly: n.upgrading,
+	})
+	n.warnAll(warnings)
+	return err
 }
 
 // runHelper ends the helper when the run is stopped: nobody waits for it then.
@@ -166,6 +174,9 @@ func (n *node) shutDown(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) issueServerJWT(context.Context) (Outcome, error) {
+	if n.upgrading {
+		return goOn, nil
+	}
 	token, warnings, err := issueServerJWT(serverJWTRequest{Identity: n.id, PublicKey: n.key.public, Config: n.cfg, Answer: n.answer})
 	n.warnAll(warnings)
 	n.issued.serverJWT = token
@@ -173,7 +184,7 @@ func (n *node) issueServerJWT(context.Context) (Outcome, error) {
 }
 
 func (n *node) encryptKey(context.Context) (outcome Outcome, err error) {
-	if n.answer.Key == "" {
+	if n.answer.Key == "" || n.upgrading {
 		return goOn, nil
 	}
 	n.issued.key, n.issued.ecdh, err = encryptKey(n.answer.Key, n.proof.reply.ECDHPublic)
@@ -193,11 +204,30 @@ func (n *node) upgrade(ctx context.Context) (Outcome, error) {
 	case n.cfg.UpgradesOptional && !isSkip(err):
 		n.warn(fmt.Sprintf("going on without the upgrade to %s: %v", n.answer.Upgrade, err))
 		n.result.Upgrade = ""
-		return goOn, nil
+		return goOn, n.prepareWithoutUpgrade(ctx)
 	default:
 		n.holdFail = true
 		return goOn, err
 	}
+}
+
+// prepareWithoutUpgrade makes up for what was left out because the upgrade was
+// going to end the sequence: the answer is used after all.
+func (n *node) prepareWithoutUpgrade(ctx context.Context) error {
+	if !n.upgrading {
+		return nil
+	}
+	n.upgrading = false
+	if err := n.checkAnswer(); err != nil {
+		return err
+	}
+	if n.cfg.Features.ED25519 {
+		if _, err := n.issueServerJWT(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := n.encryptKey(ctx)
+	return err
 }
 
 func (n *node) releaseUpdate(ctx context.Context) error {

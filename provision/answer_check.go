@@ -23,6 +23,8 @@ type answerContext struct {
 	CSR      *x509.CertificateRequest // nil without pki
 	ED25519  ed25519.PublicKey        // nil without ed25519
 	SSLDir   string                   // where the node said it keeps its credentials, empty when it did not
+
+	UpgradeOnly bool // the upgrade ends the sequence: nothing else in the answer is used
 }
 
 // findings are what is wrong with an answer, and what is only doubtful.
@@ -46,13 +48,18 @@ var answerChecks = []func(Answer, answerContext, *findings){
 // lines its parser drops, provisioning left on, credentials that do not fit, an
 // answer for another node. The error names all of it and unwraps to
 // ErrHelperAnswer; what may be meant is a warning. Answers that defer or shut
-// down configure nothing and are not checked.
+// down configure nothing and are not checked; of one whose upgrade ends the
+// sequence, only the upgrade is.
 func (a Answer) check(c answerContext) (warnings []string, err error) {
 	if a.Defer || a.Shutdown {
 		return nil, nil
 	}
 	var f findings
-	for _, look := range answerChecks {
+	checks := answerChecks
+	if c.UpgradeOnly {
+		checks = []func(Answer, answerContext, *findings){checkUpgrade}
+	}
+	for _, look := range checks {
 		look(a, c, &f)
 	}
 	if len(f.wrong) > 0 {

@@ -2,7 +2,9 @@ package provision_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,6 +39,14 @@ func settings(more ...string) map[string]string {
 		all[more[i]] = more[i+1]
 	}
 	return all
+}
+
+// issuerSettings are those of a node that is to use its server JWT.
+func issuerSettings() map[string]string {
+	return settings("plugin.security.provider", "choria",
+		"plugin.security.choria.token_file", "/etc/choria/server.jwt",
+		"plugin.security.choria.seed_file", "/etc/choria/server.seed",
+		"plugin.security.choria.trusted_signers", strings.Repeat("ab", ed25519.PublicKeySize))
 }
 
 // bench is a runner over a fake fleet, with everything it told.

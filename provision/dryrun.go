@@ -37,7 +37,8 @@ func (n *node) plan(s step) {
 	}
 	note := ""
 	switch {
-	case s.name == "encrypt key" && n.asked && n.answer.Key == "",
+	case n.upgrading && s.name != "upgrade", // comes after the helper, which said so
+		s.name == "encrypt key" && n.asked && n.answer.Key == "",
 		s.name == "upgrade" && n.asked && n.answer.Upgrade == "":
 		return
 	case afterHelper(s) && !n.asked:
@@ -59,7 +60,7 @@ func (n *node) planDone(s step, ended bool) {
 		return
 	}
 	n.asked = true
-	if !ended {
+	if !ended && !n.upgrading {
 		n.result.Plan.Configuration = maskConfiguration(n.answer.Configuration)
 	}
 }

@@ -24,14 +24,16 @@ import (
 type Trial struct {
 	Answer        Answer
 	Warnings      []string
+	Upgrading     bool              // the node would be sent to another release, and asked about again after it
 	Configuration map[string]string // what would be sent, secrets masked
 	Took          time.Duration
 }
 
 // TryHelper asks the helper and does with its answer all that a run does before
 // anything is sent: it is checked, a server JWT is issued and a private key
-// encrypted when the features and the answer ask for it. The Trial is as full
-// as the error lets it be.
+// encrypted when the features and the answer ask for it. An answer whose upgrade
+// ends the sequence is checked for what comes after it, too, but only warned
+// of. The Trial is as full as the error lets it be.
 func TryHelper(ctx context.Context, h Helper, in HelperInput, c *config.Config) (Trial, error) {
 	started := time.Now()
 	answer, err := h.Answer(ctx, in)
@@ -44,20 +46,55 @@ func TryHelper(ctx context.Context, h Helper, in HelperInput, c *config.Config) 
 	if err != nil {
 		return trial, err
 	}
-	if trial.Warnings, err = answer.check(held); err != nil {
+	if trial.Upgrading, err = tryUpgrade(answer, in, c); err != nil {
 		return trial, err
 	}
-	if c.Features.ED25519 && held.ED25519 != nil {
-		_, warnings, err := issueServerJWT(serverJWTRequest{in.Identity, held.ED25519, c, answer})
-		trial.Warnings = append(trial.Warnings, warnings...)
-		if err != nil {
-			return trial, err
+	if !trial.Upgrading {
+		return trial, trial.use(held)
+	}
+	if len(answer.Configuration) > 0 {
+		if err := trial.use(held); err != nil {
+			trial.Warnings = append(trial.Warnings, fmt.Sprintf("after the upgrade to %s this answer would be refused: %v", answer.Upgrade, err))
 		}
 	}
-	if answer.Key != "" {
-		_, _, err = encryptKey(answer.Key, hex.EncodeToString(sampleECDH()))
-	}
+	held.UpgradeOnly = true
+	warnings, err := answer.check(held)
+	trial.Warnings = append(trial.Warnings, warnings...)
 	return trial, err
+}
+
+// use does what is done with an answer that configures the node.
+func (t *Trial) use(held answerContext) (err error) {
+	if t.Warnings, err = t.Answer.check(held); err != nil {
+		return err
+	}
+	if held.Config.Features.ED25519 && held.ED25519 != nil {
+		_, warnings, err := issueServerJWT(serverJWTRequest{held.Identity, held.ED25519, held.Config, t.Answer})
+		t.Warnings = append(t.Warnings, warnings...)
+		if err != nil {
+			return err
+		}
+	}
+	if t.Answer.Key != "" {
+		_, _, err = encryptKey(t.Answer.Key, hex.EncodeToString(sampleECDH()))
+	}
+	return err
+}
+
+// tryUpgrade reports whether the node of this input is sent to another release.
+func tryUpgrade(a Answer, in HelperInput, c *config.Config) (upgrading bool, err error) {
+	if !c.Features.Upgrades || a.Upgrade == "" {
+		return false, nil
+	}
+	var found facts
+	if err := json.Unmarshal([]byte(in.Inventory), &found); err != nil {
+		return false, fmt.Errorf("%w: inventory of the input: %w", ErrNonsense, err)
+	}
+	decision, err := decideUpgrade(found.Version, a.Upgrade, found.Upgradable, c)
+	if err != nil && c.UpgradesOptional {
+		return false, nil
+	}
+	return decision.Needed, err
 }
 
 // sampleECDH stands for a node's ECDH key: X25519 takes any 32 bytes that are

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/choria-io/go-choria/providers/agent/mcorpc/golang/rpcutil"
@@ -114,5 +115,37 @@ func TestTrialRefusesInputThatIsNone(t *testing.T) {
 		if _, err := TryHelper(t.Context(), says(Answer{Configuration: fileSettings()}), in, c); err == nil {
 			t.Errorf("%+v: got no error, want one", in)
 		}
+	}
+}
+
+func TestTrialOfAnUpgrade(t *testing.T) {
+	t.Parallel()
+	c := plainConfig()
+	c.Features.JWT, c.Features.Upgrades, c.UpgradesRepository = false, true, "http://127.0.0.1/releases"
+	node := `{"version":"0.29.4","upgradable":true}`
+	tests := []struct {
+		name, inventory string
+		answer          Answer
+		upgrading       bool
+		warns, fails    string
+	}{
+		{name: "alone", inventory: node, answer: Answer{Upgrade: "0.30.0"}, upgrading: true},
+		{name: "with a configuration", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: fileSettings()}, upgrading: true},
+		{name: "with a configuration for later that is wrong", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: with(fileSettings(), providerKey, "files")}, upgrading: true, warns: "after the upgrade to 0.30.0 this answer would be refused: the helper's answer is not usable: configuration: plugin.security.provider"},
+		{name: "that the node cannot do", inventory: `{"version":"0.29.4"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "the node does not allow it"},
+		{name: "to the release that runs", inventory: `{"version":"0.30.0"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "its configuration is empty"},
+		{name: "of an inventory that is none", inventory: `[]`, answer: Answer{Upgrade: "0.30.0"}, fails: "inventory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			trial, err := TryHelper(t.Context(), says(tt.answer), HelperInput{Identity: "n1", Inventory: tt.inventory}, c)
+			if trial.Upgrading != tt.upgrading || (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("got upgrading %v and error %v, want %v and %q", trial.Upgrading, err, tt.upgrading, tt.fails)
+			}
+			if got := strings.Join(trial.Warnings, "\n"); err == nil && (got != "") != (tt.warns != "") || !strings.HasPrefix(got, tt.warns) {
+				t.Errorf("got warnings %q, want %q", got, tt.warns)
+			}
+		})
 	}
 }

@@ -47,6 +47,7 @@ type node struct {
 	asked     bool // dry run: the helper has answered
 	lostReply bool // an attempt ended without the node being heard
 	holdFail  bool // a failure is followed by a hold
+	upgrading bool // the sequence ends at its upgrade step
 	result    Result
 
 	proof  proof   // jwt, verify jwt

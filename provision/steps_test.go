@@ -2,8 +2,11 @@ package provision_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +45,12 @@ func TestSequence(t *testing.T) {
 	withJWT := func(c *config.Config) { c.Features.JWT = true }
 	withPKI := func(c *config.Config) { c.Features.JWT, c.Features.PKI = true, true }
 	upgrading := func(c *config.Config) { c.Features.Upgrades, c.UpgradesRepository = true, "http://127.0.0.1/releases" }
+	optionally := func(c *config.Config) { upgrading(c); c.UpgradesOptional = true }
+	withIssuer := func(c *config.Config) { c.Features.JWT, c.Features.ED25519 = true, true }
+	seed := filepath.Join(t.TempDir(), "seed")
+	if err := os.WriteFile(seed, []byte(strings.Repeat("5e", ed25519.SeedSize)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	type script = func(*fake.Fleet)
 	on := func(action string, s fake.Script) script {
 		return func(f *fake.Fleet) { f.On("n1.example.net", action, s) }
@@ -97,6 +106,16 @@ func TestSequence(t *testing.T) {
 		{name: "a node that cannot upgrade", config: upgrading, answer: toRelease, actions: []string{inventory}, outcome: provision.Failed, step: "upgrade", err: provision.ErrUpgrade},
 		{name: "an upgrade that fails", config: upgrading, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: toRelease, actions: join([]string{inventory}, repeat(update, 3)), outcome: provision.Failed, step: "upgrade", err: provision.ErrUpgrade},
 		{name: "an optional upgrade that fails", config: func(c *config.Config) { upgrading(c); c.UpgradesOptional = true }, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: toRelease, actions: join([]string{inventory}, repeat(update, 3), []string{configure, restart}), outcome: provision.Provisioned},
+
+		{name: "an upgrade alone ends the cycle", config: upgrading, scripts: []script{upgradable}, answer: provision.Answer{Upgrade: "0.30.0"}, actions: []string{inventory, update}, outcome: provision.Upgraded, step: "upgrade"},
+		{name: "an upgrade alone needs no certificate", config: func(c *config.Config) { upgrading(c); withPKI(c) }, scripts: []script{upgradable}, answer: provision.Answer{Upgrade: "0.30.0"}, actions: []string{jwt, inventory, gencsr, update}, outcome: provision.Upgraded, step: "upgrade"},
+		{name: "an upgrade alone needs no server JWT", config: func(c *config.Config) { upgrading(c); withIssuer(c); c.JWTSigningKey = "/nonexistent" }, scripts: []script{upgradable}, answer: provision.Answer{Upgrade: "0.30.0"}, actions: []string{jwt, gen25519, inventory, update}, outcome: provision.Upgraded, step: "upgrade"},
+		{name: "an upgrade alone that the node cannot do", config: upgrading, answer: provision.Answer{Upgrade: "0.30.0"}, actions: []string{inventory}, outcome: provision.Failed, step: "upgrade", err: provision.ErrUpgrade},
+		{name: "an upgrade alone to the release that runs", config: upgrading, answer: provision.Answer{Upgrade: "0.29.4"}, actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
+		{name: "an upgrade alone while upgrades are off", answer: provision.Answer{Upgrade: "0.30.0"}, actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
+		{name: "an upgrade alone to no version", config: upgrading, scripts: []script{upgradable}, answer: provision.Answer{Upgrade: "0.30 or so"}, actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
+		{name: "an optional upgrade alone that fails", config: optionally, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: provision.Answer{Upgrade: "0.30.0"}, actions: join([]string{inventory}, repeat(update, 3)), outcome: provision.Failed, step: "upgrade", err: provision.ErrHelperAnswer},
+		{name: "an optional upgrade that fails before a server JWT", config: func(c *config.Config) { optionally(c); withIssuer(c); c.JWTSigningKey = seed }, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: provision.Answer{Configuration: issuerSettings(), Upgrade: "0.30.0"}, actions: join([]string{jwt, gen25519, inventory}, repeat(update, 3), []string{configure, restart}), outcome: provision.Provisioned},
 
 		{name: "configure is tried five times", answer: plain, scripts: []script{on(configure, fake.Refusing("disk full"))}, actions: join([]string{inventory}, repeat(configure, 5)), outcome: provision.Failed, step: "configure", err: provision.ErrRefused},
 		{name: "restart is tried three times", answer: plain, scripts: []script{on(restart, fake.Refusing("configuration enables provisioning"))}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Failed, step: "restart", err: provision.ErrRefused},

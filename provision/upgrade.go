@@ -27,6 +27,18 @@ func decideUpgrade(current, wanted string, upgradable bool, c *config.Config) (u
 	return upgradeDecision{Needed: true}, nil
 }
 
+// upgradeEnds reports whether the upgrade step ends the sequence: the node is
+// sent to another release, or fails because it cannot be. Nothing else in the
+// answer is used then. An optional upgrade that the node refuses does not end
+// it; that shows only when it is asked.
+func upgradeEnds(a Answer, f facts, c *config.Config) bool {
+	if !c.Features.Upgrades {
+		return false
+	}
+	decision, err := decideUpgrade(f.Version, a.Upgrade, f.Upgradable, c)
+	return decision.Needed || err != nil && !c.UpgradesOptional
+}
+
 // upgradeObstacle names what stands in the way, empty when nothing does.
 func upgradeObstacle(current string, upgradable bool, c *config.Config) string {
 	switch {
