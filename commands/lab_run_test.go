@@ -34,7 +34,7 @@ func TestEachWayAHelperCanGoEndsItsNodeOnly(t *testing.T) {
 		{lab.Behaviour{Do: lab.Fail, Message: "no such machine"}, "failed", "helper", "", "no such machine"},
 		{lab.Behaviour{Do: lab.Hang}, "failed", "helper_timeout", "", "20s"},
 		{lab.Behaviour{Do: lab.Garbage}, "failed", "helper_answer", "", ""},
-		{lab.Behaviour{Do: lab.Other}, "failed", "helper_answer", "", "another"},
+		{lab.Behaviour{Do: lab.Other}, "failed", "helper_answer", "", "while identity in the configuration is"},
 	}
 	names := l.NodeNames()
 	for i, way := range ways {

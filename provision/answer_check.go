@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"choria-provision/config"
+	"choria-provision/discovery"
 )
 
 // answerContext is what an answer is held against.
@@ -114,9 +115,27 @@ func notInKey(r rune) bool {
 
 func notInValue(r rune) bool { return r != '\t' && unicode.IsControl(r) }
 
+// identity is the name the node comes back under: the helper's, or the one it
+// has, which is its host name and stays that.
+func (a Answer) identity(c answerContext) string {
+	if named := a.setting("identity"); named != "" {
+		return named
+	}
+	return c.Identity
+}
+
+// checkIdentity leaves the name to the site, except where a credential in the
+// same answer is bound to the one the node has now; checkLeaf looks at the
+// certificate.
 func checkIdentity(a Answer, c answerContext, f *findings) {
-	if named := a.setting("identity"); named != "" && named != c.Identity {
-		f.refuse("configuration: identity is %q, this node is %q: the answer is another node's", named, c.Identity)
+	switch named := a.identity(c); {
+	case named == c.Identity:
+	case !discovery.ValidIdentity(named):
+		f.refuse("configuration: identity is %q, which no node can be named", named)
+	case c.Config.Features.ED25519:
+		f.refuse("configuration: identity is %q, and the server JWT that comes with it is issued to %q: the node would be refused under the new name", named, c.Identity)
+	default:
+		f.warn("configuration: identity is %q: the node, now %q, comes back under that name", named, c.Identity)
 	}
 }
 

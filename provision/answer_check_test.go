@@ -97,7 +97,9 @@ func TestConfigurationsAreHeldAgainstWhatNodesDo(t *testing.T) {
 		{name: "line beyond the node's reader", settings: with(file, "plugin.x", strings.Repeat("x", 64<<10)), fails: "plugin.x is too long"},
 		{name: "value without a letter", settings: with(file, "plugin.x", " "), warns: "plugin.x has no value"},
 
-		{name: "another node's", settings: with(file, "identity", "n2"), fails: `identity is "n2", this node is "n1"`},
+		{name: "another name", settings: with(file, "identity", "n2"), warns: `identity is "n2": the node, now "n1", comes back under that name`},
+		{name: "a name that no node can have", settings: with(file, "identity", "n 2"), fails: `identity is "n 2", which no node can be named`},
+		{name: "another name by letter case", settings: with(file, "identity", "N1"), warns: `identity is "N1"`},
 		{name: "host name as identity", settings: with(file, "identity", "")},
 
 		{name: "provisioning not mentioned", settings: with(file, provisionKey, ""), warns: "return to provisioning for ever"},
@@ -154,6 +156,7 @@ func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 		warns, fails string
 	}{
 		{name: "issuer network", answer: Answer{Configuration: choriaSettings()}, context: issuer},
+		{name: "server JWT for the old name", answer: Answer{Configuration: with(choriaSettings(), "identity", "n2")}, context: issuer, fails: `identity is "n2", and the server JWT that comes with it is issued to "n1"`},
 		{name: "issuer network without its provider", answer: Answer{Configuration: fileSettings()}, context: issuer, warns: "will not use the server JWT"},
 		{name: "token elsewhere", answer: Answer{Configuration: with(choriaSettings(), "plugin.security.choria.token_file", "/x/server.jwt")}, context: issuer, warns: "the node writes /d/server.jwt"},
 		{name: "insecure network has no files", answer: Answer{Configuration: map[string]string{providerKey: "file", provisionKey: "0", "rpcauthorization": "0"}}, context: insecure},
@@ -185,9 +188,9 @@ func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	a := Answer{Configuration: with(fileSettings(), "identity", "n2", provisionKey, "1", "plugin.security.file.ca", "")}
+	a := Answer{Configuration: with(fileSettings(), "identity", "n*", provisionKey, "1", "plugin.security.file.ca", "")}
 	_, err := a.check(answerContext{Identity: "n1", Config: plainConfig()})
-	for _, text := range []string{"another node's", "refuse to restart", "plugin.security.file.ca is not set"} {
+	for _, text := range []string{"which no node can be named", "refuse to restart", "plugin.security.file.ca is not set"} {
 		wantCause(t, err, ErrHelperAnswer, text)
 	}
 }

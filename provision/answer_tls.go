@@ -55,16 +55,20 @@ func checkPEM(a Answer, c answerContext, f *findings) {
 	if len(chain) == 0 {
 		return
 	}
-	checkLeaf(chain[0], c.Identity, f)
+	checkLeaf(chain[0], c.Identity, a.identity(c), f)
 	checkPair(chain[0], private, c, f)
 	if len(roots) > 0 && !issuedBy(chain, roots) {
 		f.warn("certificate: it was not issued by the ca that comes with it")
 	}
 }
 
-func checkLeaf(leaf *x509.Certificate, identity string, f *findings) {
-	named := leaf.Subject.CommonName == identity || leaf.Subject.CommonName == "" && slices.Contains(leaf.DNSNames, identity)
-	if !named {
+// checkLeaf wants a certificate for the name the node comes back under.
+func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *findings) {
+	switch {
+	case leaf.Subject.CommonName == renamed || leaf.Subject.CommonName == "" && slices.Contains(leaf.DNSNames, renamed):
+	case renamed != identity:
+		f.refuse("certificate: it is for %q, while identity in the configuration is %q", leaf.Subject.CommonName, renamed)
+	default:
 		f.refuse("certificate: it is for %q, this node is %q: the answer is another node's", leaf.Subject.CommonName, identity)
 	}
 	switch now := time.Now(); {

@@ -84,6 +84,7 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 	tests := []struct {
 		name         string
 		answer       Answer
+		renamed      string // what its configuration names the node
 		noPKI, noJWT bool
 		warns, fails string
 	}{
@@ -106,6 +107,10 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 		{name: "another node's name, ours as DNS name", answer: Answer{Certificate: ca.sign(t, leaf{name: "n2", dns: []string{"n1"}, key: node.Public()}), CA: ca.pem()}, fails: `it is for "n2"`},
 		{name: "another node's key", answer: Answer{Certificate: theirs, CA: ca.pem()}, fails: "does not belong to the key of the node's CSR"},
 		{name: "another key than the one beside it", answer: Answer{Certificate: mine, CA: ca.pem(), Key: rsaPEM(stranger)}, fails: "does not belong to the key that comes with it"},
+		{name: "old name beside a new one", renamed: "n2", answer: Answer{Certificate: mine, CA: ca.pem()}, fails: `certificate: it is for "n1", while identity in the configuration is "n2"`},
+		{name: "new name beside a new one", renamed: "n2", answer: Answer{Certificate: ca.sign(t, leaf{name: "n2", key: node.Public()}), CA: ca.pem()}, warns: "comes back under that name"},
+		{name: "third name beside a new one", renamed: "n2", answer: Answer{Certificate: ca.sign(t, leaf{name: "n3", key: node.Public()}), CA: ca.pem()}, fails: `it is for "n3", while`},
+		{name: "no certificate beside a new name", renamed: "n2", noPKI: true, warns: "comes back under that name"},
 		{name: "expired", answer: Answer{Certificate: ca.sign(t, leaf{"n1", nil, -2 * time.Hour, -time.Hour, node.Public()}), CA: ca.pem()}, fails: "it expired at"},
 		{name: "not yet valid", answer: Answer{Certificate: ca.sign(t, leaf{"n1", nil, time.Hour, 2 * time.Hour, node.Public()}), CA: ca.pem()}, warns: "not valid before"},
 		{name: "another authority's", answer: Answer{Certificate: mine, CA: certPEM(selfSigned(t, curve))}, warns: "not issued by the ca"},
@@ -132,6 +137,9 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 				c.CSR, c.SSLDir = csr, "/s"
 			}
 			tt.answer.Configuration = fileSettings()
+			if tt.renamed != "" {
+				tt.answer.Configuration["identity"] = tt.renamed
+			}
 			wantFindings(t, tt.answer, c, tt.warns, tt.fails)
 		})
 	}

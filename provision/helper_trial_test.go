@@ -84,7 +84,7 @@ func TestTrialDoesWhatARunWouldDo(t *testing.T) {
 	}{
 		{name: "good", config: o.config, answer: Answer{Configuration: good}},
 		{name: "deferred", config: o.config, answer: Answer{Defer: true}},
-		{name: "answer of another node", config: o.config, answer: Answer{Configuration: with(good, "identity", "n2")}, cause: ErrHelperAnswer, message: "another node's"},
+		{name: "answer of another node", config: o.config, answer: Answer{Configuration: with(good, "identity", "n2")}, cause: ErrHelperAnswer, message: `issued to "n1"`},
 		{name: "token nobody accepts", config: o.config, answer: Answer{Configuration: with(good, issuerKey("choria"), otherHex)}, cause: ErrSigning, message: "would not accept it"},
 		{name: "certificate of another node", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()})}, cause: ErrHelperAnswer, message: "node's CSR"},
 		{name: "key from the helper", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()}), Key: rsaPEM(rsaKey())}},
