@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/choria-io/tokens"
 )
@@ -52,12 +55,17 @@ func readAnswer(data []byte) (a Answer, err error) {
 		return a, err
 	}
 	readers := a.readers(doc)
+	read := map[string]string{} // key of the contract to key of the answer
 	for _, m := range members {
-		read, known := readers[m.name]
-		if !known || m.isNull() {
+		key := folded(m.name, maps.Keys(readers))
+		if key == "" || m.isNull() {
 			continue
 		}
-		if err := read(m); err != nil {
+		if first, twice := read[key]; twice {
+			return a, doc.errorAt(m.at, "the answer gives %q twice, once as %q", first, m.name)
+		}
+		read[key] = m.name
+		if err := readers[key](m); err != nil {
 			return a, err
 		}
 	}
@@ -65,6 +73,18 @@ func readAnswer(data []byte) (a Answer, err error) {
 		return a, errors.New("it says both defer and shutdown; it must choose one")
 	}
 	return a, nil
+}
+
+// folded is the one of keys that name stands for, "" for none of them. Letter
+// case does not matter: helpers of Choria's own provisioner, which reads keys so,
+// work unchanged.
+func folded(name string, keys iter.Seq[string]) string {
+	for key := range keys {
+		if strings.EqualFold(name, key) {
+			return key
+		}
+	}
+	return ""
 }
 
 // readers is the output table of the helper contract: how each key is read.

@@ -163,7 +163,7 @@ func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 		{name: "claims nobody signs", answer: claims(tokens.ServerClaims{}), context: plain, warns: "features.ed25519 is off"},
 		{name: "claims of another node", answer: claims(tokens.ServerClaims{ChoriaIdentity: "n2"}), context: issuer, fails: `server_claims: identity is "n2"`},
 		{name: "key of another node", answer: claims(tokens.ServerClaims{StandardClaims: tokens.StandardClaims{PublicKey: otherHex}}), context: issuer, fails: "public_key is not this node's"},
-		{name: "claim with a typo", answer: claims(tokens.ServerClaims{}, "collective", "exp", "purpose"), context: issuer, warns: `no claim "collective"`},
+		{name: "claim with a typo", answer: claims(tokens.ServerClaims{}, "collective", "Exp", "purpose", "OU", "PUB_subjects"), context: issuer, warns: `no claim "collective"`},
 		{name: "policies", answer: Answer{Configuration: fileSettings(), ActionPolicies: map[string]string{"a.policy": "x"}, OPAPolicies: map[string]string{"a.rego": "x"}}, context: plain},
 		{name: "policies make up for authorization", answer: Answer{Configuration: with(fileSettings(), "rpcauthorization", "1"), ActionPolicies: map[string]string{"a.policy": "x"}}, context: plain},
 		{name: "policy with another ending", answer: Answer{Configuration: fileSettings(), ActionPolicies: map[string]string{"a.rego": "x"}}, context: plain, fails: `"a.rego" does not end in .policy`},

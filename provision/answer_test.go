@@ -57,6 +57,7 @@ func TestAnswersThatAreUnusualAndFine(t *testing.T) {
 		{"null is absent", `{"defer":null,"configuration":null,"server_claims":null,"key":null}`, Answer{}},
 		{"unknown keys given twice in a part nobody reads", `{"x":{"a":1,"a":2}}`, Answer{}},
 		{"false twice is a choice", `{"defer":false,"shutdown":true,"msg":"scrap"}`, Answer{Shutdown: true, Message: "scrap"}},
+		{"keys in another letter case", `{"Defer":false,"MSG":"m","Configuration":{"A":"b"},"sslDir":"/s","\u017fhutdown":true}`, Answer{Message: "m", Configuration: map[string]string{"A": "b"}, SSLDir: "/s", Shutdown: true}},
 		{"escapes", `{"msg":"\u00e9\n\ud83d\ude00"}`, Answer{Message: "é\n😀"}},
 	}
 	for _, tt := range tests {
@@ -99,6 +100,7 @@ func TestUnusableAnswersSayWhere(t *testing.T) {
 		{"null in configuration", `{"configuration":{"identity":null}}`, `configuration: "identity" is null, want a string`},
 		{"object in policies", `{"action_policies":{"a.policy":{}}}`, `action_policies: "a.policy" is an object, want a string`},
 		{"key given twice", `{"msg":"x","msg":"y"}`, `the answer gives "msg" twice`},
+		{"key given twice in another letter case", `{"configuration":{"a":"1"},"Configuration":{"b":"2"}}`, `line 1, column 44: the answer gives "configuration" twice, once as "Configuration"`},
 		{"setting given twice", `{"configuration":{"identity":"n1","x":"y","identity":"n2"}}`, `line 1, column 52: configuration gives "identity" twice`},
 		{"setting given twice in disguise", `{"configuration":{"identity":"n1","\u0069dentity":"n2"}}`, `configuration gives "identity" twice`},
 		{"claims of a wrong kind", `{"server_claims":{"collectives":"choria"}}`, `server_claims: collectives is a string, want []string`},
