@@ -30,7 +30,10 @@ func (n *node) takeJWT(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
-	n.proof.claims, err = n.siteKey.claims(n.proof.reply.JWT, n.cfg.JWTVerifyCert)
+	if _, err := n.siteKey.claims(n.proof.reply.JWT, n.cfg.JWTVerifyCert); err != nil {
+		return goOn, err
+	}
+	n.proof.claims, err = helperClaims(n.proof.reply.JWT)
 	return goOn, err
 }
 

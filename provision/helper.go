@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/choria-io/tokens"
-
 	"choria-provision/config"
 )
 
@@ -23,11 +21,11 @@ type Helper interface {
 // when the step that fills them is off. Our token, our keys and the helper's
 // own path are not among them.
 type HelperInput struct {
-	Identity  string         `json:"identity"`
-	CSR       *HelperCSR     `json:"csr"`            // with pki
-	ED25519   *HelperED25519 `json:"ed25519_pubkey"` // with ed25519
-	Inventory string         `json:"inventory"`      // the rpcutil#inventory reply, JSON in a string
-	JWT       *HelperClaims  `json:"jwt"`            // with jwt
+	Identity  string          `json:"identity"`
+	CSR       *HelperCSR      `json:"csr"`            // with pki
+	ED25519   *HelperED25519  `json:"ed25519_pubkey"` // with ed25519
+	Inventory string          `json:"inventory"`      // the rpcutil#inventory reply, JSON in a string
+	JWT       json.RawMessage `json:"jwt"`            // with jwt: the verified claims, an object
 }
 
 // HelperCSR is what the node answered to choria_provision#gencsr: PEM texts and
@@ -44,44 +42,6 @@ type HelperED25519 struct {
 	PublicKey string `json:"public_key"`
 	Directory string `json:"directory"`
 	Signature string `json:"signature"`
-}
-
-// HelperClaims are the verified claims of provisioning.jwt under the names of
-// the tokens module, without the shared token (cht) and without the broker
-// password of nodes in provisioning mode (chpwd).
-type HelperClaims struct {
-	Secure           bool             `json:"chs"`
-	URLs             string           `json:"chu,omitempty"`
-	SRVDomain        string           `json:"chsrv,omitempty"`
-	ProvDefault      bool             `json:"chpd"`
-	ProvRegData      string           `json:"chrd,omitempty"`
-	ProvFacts        string           `json:"chf,omitempty"`
-	ProvNatsUser     string           `json:"chusr,omitempty"`
-	Extensions       tokens.MapClaims `json:"extensions"`
-	OrganizationUnit string           `json:"ou,omitempty"`
-	ProtoV2          bool             `json:"v2,omitempty"`
-	AllowUpdate      bool             `json:"update,omitempty"`
-
-	tokens.StandardClaims
-}
-
-// helperClaims copies what the helper may know. Fields are named one by one, so
-// that a claim added to the tokens module reaches no helper unseen.
-func helperClaims(c *tokens.ProvisioningClaims) *HelperClaims {
-	return &HelperClaims{
-		Secure:           c.Secure,
-		URLs:             c.URLs,
-		SRVDomain:        c.SRVDomain,
-		ProvDefault:      c.ProvDefault,
-		ProvRegData:      c.ProvRegData,
-		ProvFacts:        c.ProvFacts,
-		ProvNatsUser:     c.ProvNatsUser,
-		Extensions:       c.Extensions,
-		OrganizationUnit: c.OrganizationUnit,
-		ProtoV2:          c.ProtoV2,
-		AllowUpdate:      c.AllowUpdate,
-		StandardClaims:   c.StandardClaims,
-	}
 }
 
 // ExecHelper runs the helper as a child process, one for each answer.

@@ -1,7 +1,9 @@
 package provision
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -94,9 +96,17 @@ func TestInputAndAnswerBeyondAnyPipe(t *testing.T) {
 	}
 }
 
+// tokenOf is a token with this payload. Nobody signed it: that is looked at elsewhere.
+func tokenOf(payload string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
+}
+
 func TestHelperInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	t.Parallel()
-	claims := &tokens.ProvisioningClaims{Token: "s3cret-token", ProvNatsPass: "s3cret-pass", URLs: "nats://b:4222", Extensions: tokens.MapClaims{"rack": "r1"}}
+	claims, err := helperClaims(tokenOf(`{"cht":"s3cret-token","chpwd":"s3cret-pass","chu":"nats://b:4222","extensions":{"rack":"r1"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name string
 		in   HelperInput
@@ -104,10 +114,10 @@ func TestHelperInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	}{
 		{"everything off", HelperInput{Identity: "n1", Inventory: "{}"},
 			`{"identity":"n1","csr":null,"ed25519_pubkey":null,"inventory":"{}","jwt":null}`},
-		{"everything on", HelperInput{Identity: "n1", CSR: &HelperCSR{"c", "p", "/s"}, ED25519: &HelperED25519{"p", "/d", "s"}, JWT: helperClaims(claims)},
+		{"everything on", HelperInput{Identity: "n1", CSR: &HelperCSR{"c", "p", "/s"}, ED25519: &HelperED25519{"p", "/d", "s"}, JWT: claims},
 			`{"identity":"n1","csr":{"csr":"c","public_key":"p","ssldir":"/s"},` +
 				`"ed25519_pubkey":{"public_key":"p","directory":"/d","signature":"s"},"inventory":"",` +
-				`"jwt":{"chs":false,"chu":"nats://b:4222","chpd":false,"extensions":{"rack":"r1"},"purpose":""}}`},
+				`"jwt":{"chs":false,"chu":"nats://b:4222","chpd":false,"extensions":{"rack":"r1"},"ou":"choria","purpose":""}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,34 +133,82 @@ func TestHelperInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	}
 }
 
+func TestClaimsReachTheHelperAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	const absent = `"chs":false,"chpd":false,`
+	tests := []struct{ name, payload, want string }{
+		{"numbers beyond what a float holds", `{"extensions":{"serial":9007199254740993,"id":123456789012345678901234567890}}`,
+			`{` + absent + `"extensions":{"serial":9007199254740993,"id":123456789012345678901234567890},"ou":"choria","purpose":""}`},
+		{"decimals", `{"extensions":{"release":1.10,"tiny":1e-400,"zero":-0.0}}`,
+			`{` + absent + `"extensions":{"release":1.10,"tiny":1e-400,"zero":-0.0},"ou":"choria","purpose":""}`},
+		{"order and depth", `{"purpose":"p","extensions":{"z":[1.0,{"b":2,"a":null}],"a":true},"ou":"acme","iat":1.7e9,"exp":1700000000}`,
+			`{` + absent + `"extensions":{"z":[1.0,{"b":2,"a":null}],"a":true},"ou":"acme","purpose":"p","exp":1700000000,"iat":1.7e9}`},
+		{"null is absent", `{"chs":null,"extensions":null,"sub":null}`, `{` + absent + `"extensions":null,"ou":"choria","purpose":""}`},
+		{"another letter case", `{"CHS":true,"Extensions":{"Rack":1}}`, `{"chs":true,"chpd":false,"extensions":{"Rack":1},"ou":"choria","purpose":""}`},
+		{"secrets and what is unknown", `{"cht":"s3cret","CHT":"s3cret","ChPwd":"s3cret","later":"s3cret"}`, `{` + absent + `"extensions":null,"ou":"choria","purpose":""}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := helperClaims(tokenOf(tt.payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAmbiguousClaimsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{`{"ou":"a","ou":"b"}`, `{"ou":"a","OU":"b"}`} {
+		_, err := helperClaims(tokenOf(payload))
+		wantCause(t, err, ErrJWT, "twice")
+	}
+}
+
 // A claim that a later tokens module adds must be looked at before helpers get
 // it, and must not be forgotten either.
 func TestEveryClaimIsSentOrKnownToBeSecret(t *testing.T) {
 	t.Parallel()
-	claims := tokens.ProvisioningClaims{}
-	filled := reflect.ValueOf(&claims).Elem()
-	sent := reflect.TypeFor[HelperClaims]()
-	for i := range filled.NumField() {
-		field := filled.Type().Field(i)
-		twin, ok := sent.FieldByName(field.Name)
-		secret := field.Name == "Token" || field.Name == "ProvNatsPass"
-		if ok == secret {
-			t.Errorf("%s: got sent %v, want %v", field.Name, ok, !secret)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[tokens.ProvisioningClaims]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous {
+			continue
 		}
-		if ok && twin.Tag != field.Tag {
-			t.Errorf("%s: got tag %s, want %s", field.Name, twin.Tag, field.Tag)
+		claims, err := helperClaims(tokenOf(`{"` + name + `":["value"]}`))
+		if err != nil {
+			t.Fatal(err)
 		}
-		switch value := filled.Field(i); value.Kind() {
-		case reflect.String:
-			value.SetString("text of " + field.Name)
-		case reflect.Bool:
-			value.SetBool(true)
+		secret := name == "cht" || name == "chpwd"
+		if sent := strings.Contains(string(claims), `"`+name+`":["value"]`); sent == secret {
+			t.Errorf("%s: got sent %v, want %v", field.Name, sent, !secret)
 		}
 	}
-	copied := reflect.ValueOf(*helperClaims(&claims))
-	for i := range copied.NumField() {
-		if name := copied.Type().Field(i).Name; !reflect.DeepEqual(copied.Field(i).Interface(), filled.FieldByName(name).Interface()) {
-			t.Errorf("%s: got %v, want it copied", name, copied.Field(i))
-		}
+}
+
+func FuzzHelperClaims(f *testing.F) {
+	for _, payload := range []string{`{}`, `null`, `{"cht":"s"}`, `{"extensions":{"a":1.10}}`, `{"ou":"a","OU":"b"}`, `{"chs":`, "{\"a\":\"\xff\"}"} {
+		f.Add(payload)
 	}
+	f.Fuzz(func(t *testing.T, payload string) {
+		got, err := helperClaims(tokenOf(payload))
+		if err != nil {
+			if !errors.Is(err, ErrJWT) {
+				t.Errorf("got error %v, want one that unwraps to ErrJWT", err)
+			}
+			return
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(got, &members); err != nil {
+			t.Fatalf("got %s: %v", got, err)
+		}
+		for name := range members {
+			if strings.EqualFold(name, "cht") || strings.EqualFold(name, "chpwd") {
+				t.Errorf("got %s, want no secret in it", got)
+			}
+		}
+	})
 }

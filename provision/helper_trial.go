@@ -148,16 +148,25 @@ func SampleHelperInput(identity string, c *config.Config) (HelperInput, error) {
 		}
 	}
 	if c.Features.JWT {
-		claims, err := tokens.NewProvisioningClaims(true, true, "", "", "", []string{"nats://broker.example.net:4222"},
-			"", "", "", "choria", tokenIssuer, config.Default().ServerJWTValidity.Duration)
-		if err != nil {
+		if in.JWT, err = sampleClaims(c.Features); err != nil {
 			return in, err
 		}
-		claims.ProtoV2, claims.AllowUpdate = c.Features.ED25519, c.Features.Upgrades
-		claims.Extensions = tokens.MapClaims{}
-		in.JWT = helperClaims(claims)
 	}
 	return in, nil
+}
+
+func sampleClaims(on config.Features) (json.RawMessage, error) {
+	claims, err := tokens.NewProvisioningClaims(true, true, "", "", "", []string{"nats://broker.example.net:4222"},
+		"", "", "", "choria", tokenIssuer, config.Default().ServerJWTValidity.Duration)
+	if err != nil {
+		return nil, err
+	}
+	claims.ProtoV2, claims.AllowUpdate, claims.Extensions = on.ED25519, on.Upgrades, tokens.MapClaims{}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return nil, err
+	}
+	return selectClaims(payload)
 }
 
 func sampleInventory(facts json.RawMessage) rpcutil.InventoryReply {

@@ -12,7 +12,6 @@ import (
 	"choria-provision/config"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
-	"github.com/choria-io/tokens"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -63,7 +62,7 @@ type node struct {
 
 type proof struct {
 	reply  wire.JWTReply
-	claims *tokens.ProvisioningClaims
+	claims json.RawMessage // what the helper is told of the verified ones
 }
 
 type nodeKey struct {
@@ -145,15 +144,12 @@ func (n *node) token() (string, error) {
 // helperInput builds what the helper is told from what the steps found; a field
 // of node that is not named here never reaches it.
 func (n *node) helperInput() HelperInput {
-	in := HelperInput{Identity: n.id, Inventory: string(n.facts.raw)}
+	in := HelperInput{Identity: n.id, Inventory: string(n.facts.raw), JWT: n.proof.claims}
 	if n.csr.request != nil {
 		in.CSR = &HelperCSR{CSR: n.csr.reply.CSR, PublicKey: n.csr.reply.PublicKey, SSLDir: n.csr.reply.SSLDir}
 	}
 	if n.key.public != nil {
 		in.ED25519 = &HelperED25519{PublicKey: n.key.reply.PublicKey, Directory: n.key.reply.Directory, Signature: n.key.reply.Signature}
-	}
-	if n.proof.claims != nil {
-		in.JWT = helperClaims(n.proof.claims)
 	}
 	return in
 }
