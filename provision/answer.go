@@ -41,7 +41,11 @@ func parseAnswer(data []byte) (Answer, error) {
 	return a, nil
 }
 
+// byteOrderMark is what some editors and programs of Windows begin a text with.
+const byteOrderMark = "\ufeff"
+
 func readAnswer(data []byte) (a Answer, err error) {
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	doc := document{data}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return a, errors.New("it wrote nothing to stdout; it must write one JSON object")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -64,8 +66,48 @@ func (d document) whole() (value, error) {
 	if err != nil {
 		return value{}, err
 	}
+	if at, half := d.halfCharacter(); half != "" {
+		return value{}, d.errorAt(at, `%s is half a character: its other surrogate is missing`, half)
+	}
 	raw = bytes.TrimSpace(raw)
 	return value{raw, bytes.Index(d.data, raw)}, nil
+}
+
+// escapeLength is that of \uXXXX.
+const escapeLength = 6
+
+// halfCharacter finds an escaped surrogate without its other half, which would be
+// decoded as another character. The text is valid JSON, so that each backslash
+// begins an escape.
+func (d document) halfCharacter() (at int, half string) {
+	for at = 0; at < len(d.data); at++ {
+		if d.data[at] != '\\' {
+			continue
+		}
+		unit, escaped := d.unitAt(at)
+		switch {
+		case !escaped:
+			at++ // the escaped character, which may be a backslash
+		case !utf16.IsSurrogate(unit):
+			at += escapeLength - 1
+		default:
+			low, _ := d.unitAt(at + escapeLength)
+			if utf16.DecodeRune(unit, low) == utf8.RuneError {
+				return at, string(d.data[at : at+escapeLength])
+			}
+			at += 2*escapeLength - 1
+		}
+	}
+	return 0, ""
+}
+
+// unitAt reads an escape such as \u00e9.
+func (d document) unitAt(at int) (unit rune, escaped bool) {
+	if at+escapeLength > len(d.data) || d.data[at] != '\\' || d.data[at+1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(d.data[at+2:at+escapeLength]), 16, 16)
+	return rune(n), err == nil
 }
 
 // members lists an object's members in order. A name given twice is an error:
