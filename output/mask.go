@@ -85,6 +85,9 @@ func (m Mask) event(event any) any {
 	case provision.HelperDone:
 		e.Err = m.Error(e.Err)
 		return e
+	case provision.AnswerRefused:
+		e.Err = m.Error(e.Err)
+		return e
 	case provision.Notice:
 		e.Text = m.Replace(e.Text)
 		return e

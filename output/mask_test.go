@@ -19,6 +19,7 @@ func chatter(secret string) []any {
 		provision.Attempt{Node: "web1.example.net", Action: "choria_provision#jwt", Number: 1, Err: said},
 		provision.CallFailed{Node: "web1.example.net", Action: "choria_provision#jwt", Err: said},
 		provision.HelperDone{Node: "web1.example.net", Err: said},
+		provision.AnswerRefused{Node: "web1.example.net", Err: said},
 		provision.StepDone{Node: "web1.example.net", Step: "helper", Err: said},
 		provision.Notice{Node: "web1.example.net", Step: "helper", Text: "warning about " + secret},
 		provision.NodeDone{Result: provision.Result{

@@ -111,6 +111,8 @@ func (m *Metrics) Observe(event any) {
 		if e.Err != nil {
 			m.ledger.add(helperErrors, "", 1)
 		}
+	case provision.AnswerRefused:
+		m.ledger.add(helperErrors, "", 1)
 	case provision.ShutdownAccepted:
 		m.ledger.add(shutdownRequests, "", 1)
 	case provision.NodeDone:

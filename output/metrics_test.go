@@ -93,6 +93,16 @@ func TestMetricsOfARun(t *testing.T) {
 	golden(t, "metrics-run.golden", exposed(t, reg))
 }
 
+func TestRefusedAnswersCountAsHelperErrors(t *testing.T) {
+	t.Parallel()
+	m, reg := newTestMetrics("s")
+	m.Observe(provision.HelperDone{Node: "web1", Took: time.Second})
+	m.Observe(provision.AnswerRefused{Node: "web1", Err: provision.ErrHelperAnswer})
+	if got := valueOf(t, reg, `helper_errors{site="s"}`); got != "1" {
+		t.Errorf("got %v helper errors, want 1", got)
+	}
+}
+
 func TestGaugesFollowANode(t *testing.T) {
 	t.Parallel()
 	m, reg := newTestMetrics("s")

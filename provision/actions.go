@@ -113,6 +113,9 @@ func (n *node) checkAnswer() error {
 		Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(), UpgradeOnly: n.upgrading,
 	})
 	n.warnAll(warnings)
+	if err != nil {
+		n.tell(AnswerRefused{n.id, err})
+	}
 	return err
 }
 

@@ -97,6 +97,11 @@ type (
 		Took time.Duration
 		Err  error
 	}
+	// AnswerRefused is an answer that the helper gave and the node does not get.
+	AnswerRefused struct {
+		Node string
+		Err  error
+	}
 	// ShutdownAccepted is a node that agreed to shut down as the helper asked.
 	ShutdownAccepted struct{ Node string }
 	// Notice is a warning about one node that does not end its sequence.

@@ -177,3 +177,45 @@ func resultOf(t *testing.T, sum provision.Summary, name string) provision.Result
 	t.Fatalf("no result for %s in %+v", name, sum)
 	return provision.Result{}
 }
+
+// refusals counts the answers that were refused.
+func (b *bench) refusals() (count int) {
+	for _, event := range b.events {
+		if _, refused := event.(provision.AnswerRefused); refused {
+			count++
+		}
+	}
+	return count
+}
+
+func TestRefusedAnswersAreTold(t *testing.T) {
+	t.Parallel()
+	upgrading := func(c *config.Config) {
+		c.Features.Upgrades, c.UpgradesOptional, c.UpgradesRepository = true, true, "http://127.0.0.1/releases"
+	}
+	tests := []struct {
+		name   string
+		answer provision.Answer
+		want   int
+	}{
+		{"usable", provision.Answer{Configuration: settings()}, 0},
+		{"deferred", provision.Answer{Defer: true}, 0},
+		{"empty", provision.Answer{}, 1},
+		{"refused once the upgrade failed", provision.Answer{Upgrade: "0.30.0"}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, upgrading)
+				b.fleet.Site.Upgradable = true
+				b.fleet.On("n1.example.net", update, fake.Refusing("release not found"))
+				b.Helper = answering(tt.answer)
+				b.run(t.Context(), "n1.example.net")
+				if got := b.refusals(); got != tt.want {
+					t.Errorf("got %d refused answers, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
