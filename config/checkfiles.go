@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,25 +122,8 @@ func checkProgram(path string) []finding {
 	case unix.Access(path, unix.X_OK) != nil:
 		return []finding{mistake("helper", absolute(path)+" is not executable", "run: chmod +x "+absolute(path))}
 	}
-	return checkInterpreter(path)
-}
-
-// checkInterpreter looks at a script's first line: when what it names is not
-// there, the kernel says only that the script does not exist.
-func checkInterpreter(path string) []finding {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil // a program may be run without the right to read it
-	}
-	defer file.Close()
-	line, _ := bufio.NewReader(file).ReadString('\n')
-	script, isScript := strings.CutPrefix(line, "#!")
-	words := strings.Fields(script)
-	if !isScript || len(words) == 0 {
-		return nil
-	}
-	if _, err := os.Stat(words[0]); errors.Is(err, fs.ErrNotExist) {
-		return []finding{mistake("helper", fmt.Sprintf("%s is a script for %s, which does not exist", absolute(path), words[0]), "install that, or name the right one in the script's first line")}
+	if fault, remedy := ProgramFault(path); fault != "" {
+		return []finding{mistake("helper", absolute(path)+" "+fault, remedy)}
 	}
 	return nil
 }

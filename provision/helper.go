@@ -50,7 +50,8 @@ type ExecHelper struct {
 	Timeout time.Duration // 0: the default of helper_timeout, 10 s
 	Env     []string      // NAME=value, added to our own environment
 
-	grace time.Duration // between the polite signal and the hard one; 0: childGrace
+	grace time.Duration         // between the polite signal and the hard one; 0: childGrace
+	wait  func(context.Context) // between two attempts to start a busy program; nil: a moment
 }
 
 // Answer starts the helper, gives it the input as JSON on stdin and reads its
@@ -65,7 +66,7 @@ func (h ExecHelper) Answer(ctx context.Context, in HelperInput) (Answer, error) 
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrHelper, err)
 	}
-	child := child{args: h.Command.Args, env: h.Env, input: input, grace: h.grace}
+	child := child{args: h.Command.Args, env: h.Env, input: input, grace: h.grace, wait: h.wait}
 	timeout := h.Timeout
 	if timeout <= 0 {
 		timeout = config.Default().HelperTimeout.Duration

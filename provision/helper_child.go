@@ -29,7 +29,8 @@ type child struct {
 	args  []string
 	env   []string
 	input []byte
-	grace time.Duration // 0: childGrace
+	grace time.Duration         // 0: childGrace
+	wait  func(context.Context) // as for startProgram
 
 	stdout []byte
 	stderr []byte
@@ -56,14 +57,9 @@ func (c *child) run(parent context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...) //nolint:gosec // the operator's own command
-	cmd.Env = append(os.Environ(), c.env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = cmp.Or(c.grace, childGrace)
 	rest := pipes.fill(c.input)
-	if err := cmd.Start(); err != nil {
+	cmd, err := startProgram(ctx, c.wait, func() *exec.Cmd { return c.command(ctx, pipes) })
+	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	pipes.closeTheirs()
@@ -80,6 +76,16 @@ func (c *child) run(parent context.Context) error {
 		return errTooLong
 	}
 	return err
+}
+
+func (c *child) command(ctx context.Context, pipes *childPipes) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...) //nolint:gosec // the operator's own command
+	cmd.Env = helperEnv(os.Environ(), c.env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = cmp.Or(c.grace, childGrace)
+	return cmd
 }
 
 // lookAfter is how long the end of a child is looked for in its stdout alone.

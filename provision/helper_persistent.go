@@ -45,7 +45,7 @@ func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, 
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
-	t, err := p.take()
+	t, err := p.take(limited)
 	if err != nil {
 		return Answer{}, explainHelper(err, child{args: p.exec.Command.Args}, timeout)
 	}
@@ -81,7 +81,7 @@ func parseAnswerOf(identity string, line []byte) (Answer, error) {
 
 // take returns a helper that waits to be asked. One that died or spoke unasked
 // meanwhile is ended and passed over.
-func (p *PersistentHelper) take() (*talker, error) {
+func (p *PersistentHelper) take(ctx context.Context) (*talker, error) {
 	for {
 		p.mu.Lock()
 		last := len(p.idle) - 1
@@ -91,7 +91,7 @@ func (p *PersistentHelper) take() (*talker, error) {
 			if closed {
 				return nil, errors.New("the run is over")
 			}
-			return startTalker(p.exec)
+			return startTalker(ctx, p.exec)
 		}
 		t := p.idle[last]
 		p.idle = p.idle[:last]

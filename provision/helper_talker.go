@@ -37,7 +37,7 @@ type talker struct {
 // startTalker starts the helper in a process group of its own. The goroutine
 // that starts it keeps its thread until the helper is gone, since the signal
 // that a parent's death sends is tied to that thread.
-func startTalker(h ExecHelper) (*talker, error) {
+func startTalker(ctx context.Context, h ExecHelper) (*talker, error) {
 	pipes, err := openPipes()
 	if err != nil {
 		return nil, fmt.Errorf("opening pipes: %w", err)
@@ -49,11 +49,8 @@ func startTalker(h ExecHelper) (*talker, error) {
 		defer runtime.UnlockOSThread()
 		defer close(t.ended)
 		defer pipes.close()
-		cmd := exec.Command(h.Command.Args[0], h.Command.Args[1:]...) //nolint:gosec // the operator's own command
-		cmd.Env = append(os.Environ(), h.Env...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
-		cmd.SysProcAttr = ownGroup()
-		if err := cmd.Start(); err != nil {
+		cmd, err := startProgram(ctx, h.wait, func() *exec.Cmd { return talkerCommand(h, pipes) })
+		if err != nil {
 			started <- err
 			return
 		}
@@ -73,6 +70,14 @@ func startTalker(h ExecHelper) (*talker, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+func talkerCommand(h ExecHelper, pipes *childPipes) *exec.Cmd {
+	cmd := exec.Command(h.Command.Args[0], h.Command.Args[1:]...) //nolint:gosec // the operator's own command
+	cmd.Env = helperEnv(os.Environ(), h.Env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
+	cmd.SysProcAttr = ownGroup()
+	return cmd
 }
 
 func (t *talker) readLines() {
