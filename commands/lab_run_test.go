@@ -252,8 +252,8 @@ func TestADryRunLeavesEverythingAsItWas(t *testing.T) {
 				if got := asked(t, l, name); !slices.Equal(got, []string{"rpcutil#inventory", "choria_provision#jwt", "rpcutil#inventory"}) {
 					t.Errorf("%s was asked for %v, want jwt and the inventory on top", name, got)
 				}
-				if got := outcomes(doc)[name]; got.Outcome != "planned" || got.Plan == nil || got.Plan.Configuration["identity"] != name {
-					t.Errorf("%s: got %+v, want what the helper would send", name, got)
+				if got := outcomes(doc)[name]; got.Outcome != "planned" || got.Plan == nil || got.Plan.Configuration["identity"] != name || len(got.Notices) > 0 {
+					t.Errorf("%s: got %+v, want what the helper would send and no false alarm", name, got)
 				}
 			}
 			if diff := cmp.Diff(before, tree(t, l.StateDir(), filepath.Join(l.Dir(), "nodes"))); diff != "" {

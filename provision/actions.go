@@ -110,7 +110,8 @@ func (n *node) askHelper(ctx context.Context) (Outcome, error) {
 
 func (n *node) checkAnswer() error {
 	warnings, err := n.answer.check(answerContext{
-		Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(), UpgradeOnly: n.upgrading,
+		Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(),
+		UpgradeOnly: n.upgrading,
 	})
 	n.warnAll(warnings)
 	if err != nil {

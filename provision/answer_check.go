@@ -21,8 +21,8 @@ import (
 type answerContext struct {
 	Identity string
 	Config   *config.Config
-	CSR      *x509.CertificateRequest // nil without pki
-	ED25519  ed25519.PublicKey        // nil without ed25519
+	CSR      *x509.CertificateRequest // nil without pki, and in a dry run
+	ED25519  ed25519.PublicKey        // nil without ed25519, and in a dry run
 	SSLDir   string                   // where the node said it keeps its credentials, empty when it did not
 
 	UpgradeOnly bool // the upgrade ends the sequence: nothing else in the answer is used

@@ -17,7 +17,7 @@ import (
 // otherwise.
 func checkCertificates(a Answer, c answerContext, f *findings) {
 	switch {
-	case a.Certificate == "" && c.Config.Features.PKI:
+	case a.Certificate == "" && c.CSR != nil:
 		f.refuse("there is no certificate in it, though features.pki had the node ask for one")
 	case a.Certificate == "" && a.Key != "":
 		f.refuse("there is a key without certificate: the node would drop it")

@@ -1,6 +1,7 @@
 package provision_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -39,6 +40,33 @@ func TestPlanEndsWithTheUpgrade(t *testing.T) {
 			}}
 			if diff := cmp.Diff(want, got.Plan); got.Outcome != provision.Planned || diff != "" {
 				t.Errorf("got %s (%v), plan (-want +got):\n%s", got.Outcome, got.Err, diff)
+			}
+		})
+	}
+}
+
+// A dry run has the node make neither key nor request, so nothing can be signed.
+func TestDryRunDoesNotMissWhatItDidNotAskFor(t *testing.T) {
+	t.Parallel()
+	withPKI := func(c *config.Config) { c.Features.JWT, c.Features.PKI = true, true }
+	tests := []struct {
+		name    string
+		answer  provision.Answer
+		notices string
+	}{
+		{"no certificate", provision.Answer{Configuration: settings()}, ""},
+		{"key without certificate", provision.Answer{Configuration: settings(), Key: "x"}, "a real run would refuse this answer"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.answer.Configuration["rpcauthorization"] = "false"
+			got := planned(t, withPKI, tt.answer)
+			if notices := strings.Join(got.Notices, "\n"); got.Outcome != provision.Planned || (notices == "") != (tt.notices == "") || !strings.HasPrefix(notices, tt.notices) {
+				t.Errorf("got %s (%v), notices %q, want planned and %q", got.Outcome, got.Err, notices, tt.notices)
+			}
+			if got.Plan.Configuration["identity"] != "n1.example.net" {
+				t.Errorf("got %v, want what would be sent", got.Plan.Configuration)
 			}
 		})
 	}

@@ -125,3 +125,25 @@ func TestSampleHelperFails(t *testing.T) {
 		})
 	}
 }
+
+// No step of a dry run makes a key, so there is nothing to be signed.
+func TestSampleHelperAnswersInADryRun(t *testing.T) {
+	t.Setenv("PROVISION_DRY_RUN", "1")
+	for _, behaviour := range []string{`{}`, `{"n1": {"do": "key"}}`} {
+		dir := helperDir(t, behaviour)
+		s := site{Enrollment: PKI, Broker: "nats://127.0.0.1:1", Nodes: []string{"n1"}}
+		if err := s.save(dir); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := runHelper(dir, strings.NewReader(`{"identity": "n1", "csr": null}`), &out); err != nil {
+			t.Fatalf("%s: %v", behaviour, err)
+		}
+		if text := out.String(); !strings.Contains(text, `"identity":"n1"`) || strings.Contains(text, `"certificate"`) {
+			t.Errorf("%s: got %s, want a configuration alone", behaviour, text)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "issued", "*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: got %v written, want nothing in a dry run", behaviour, left)
+		}
+	}
+}

@@ -76,14 +76,11 @@ func (n pki) provisioner() map[string]any {
 func (n pki) client(name string) settings { return n.security(name) }
 
 func (n pki) answer(q question, s site) (map[string]any, error) {
-	if q.CSR == nil && dryRun() {
-		return n.settingsFor(q, s, filepath.Join(nodeDir(n.dir, q.Identity), "ssl")), nil
-	}
 	if q.CSR == nil && q.ED25519 != nil {
 		return n.answerWithToken(q, s), nil
 	}
 	if q.CSR == nil {
-		return nil, errors.New("the input holds no csr: turn on features.pki")
+		return n.answerWithoutRequest(q, s)
 	}
 	ca, err := loadAuthority(n.keys, "ca")
 	if err != nil {
@@ -99,7 +96,7 @@ func (n pki) answer(q question, s site) (map[string]any, error) {
 // answerWithKey is the answer of a site that makes its servers' keys.
 func (n pki) answerWithKey(q question, s site) (map[string]any, error) {
 	if q.CSR == nil {
-		return nil, errors.New("the input holds no csr: turn on features.pki")
+		return n.answerWithoutRequest(q, s)
 	}
 	ca, err := loadAuthority(n.keys, "ca")
 	if err != nil {
@@ -116,6 +113,15 @@ func (n pki) answerWithKey(q question, s site) (map[string]any, error) {
 	answer := n.answerFor(q, s, ca, leaf.cert)
 	answer["key"] = string(key)
 	return answer, nil
+}
+
+// answerWithoutRequest is the whole answer in a dry run, in which no node makes a
+// request.
+func (n pki) answerWithoutRequest(q question, s site) (map[string]any, error) {
+	if !dryRun() {
+		return nil, errors.New("the input holds no csr: turn on features.pki")
+	}
+	return n.settingsFor(q, s, filepath.Join(nodeDir(n.dir, q.Identity), "ssl")), nil
 }
 
 func (n pki) answerFor(q question, s site, ca authority, cert *x509.Certificate) map[string]any {
