@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -42,7 +41,7 @@ func (f *findings) warn(format string, args ...any) {
 // answerChecks find all there is to find in one go.
 var answerChecks = []func(Answer, answerContext, *findings){
 	checkLines, checkIdentity, checkProvisioningOff, checkAuthorization, checkProvider,
-	checkCertificates, checkPolicies, checkClaims, checkUpgrade,
+	checkProviderUse, checkCertificates, checkPolicies, checkClaims, checkUpgrade,
 }
 
 // check finds what the node would accept without a word and stumble over later:
@@ -68,25 +67,6 @@ func (a Answer) check(c answerContext) (warnings []string, err error) {
 	}
 	return f.doubtful, err
 }
-
-// setting is a configuration value as the node will read it.
-func (a Answer) setting(key string) string { return strings.TrimSpace(a.Configuration[key]) }
-
-// list is a configuration value that the node splits at commas.
-func (a Answer) list(key string) []string {
-	var items []string
-	for item := range strings.SplitSeq(a.setting(key), ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
-}
-
-// yes matches what go-choria's confkey takes for true; anything else is false.
-var yes = regexp.MustCompile(`(?i)^(1|yes|true|y|t)$`)
-
-func (a Answer) on(key string) bool { return yes.MatchString(a.setting(key)) }
 
 // checkLines knows how the node writes its file, key=value in lines, and how
 // go-choria's config reads that back.
@@ -145,19 +125,30 @@ func checkProvisioningOff(a Answer, _ answerContext, f *findings) {
 	switch {
 	case a.on(provisionKey):
 		f.refuse("configuration: %s is %q: the node would refuse to restart; set it to false", provisionKey, a.setting(provisionKey))
-	case a.setting(provisionKey) == "":
+	case !a.isSet(provisionKey):
 		f.warn("configuration: %s is not set: the node may return to provisioning for ever; set it to false", provisionKey)
 	}
 }
 
+const (
+	authorizationKey = "rpcauthorization"
+	authorizerKey    = "rpcauthprovider"
+)
+
 // checkAuthorization knows that authorization is on by default and that without
 // policies it allows nothing, not even to see the node.
 func checkAuthorization(a Answer, _ answerContext, f *findings) {
-	const key = "rpcauthorization"
-	off := a.setting(key) != "" && !a.on(key)
-	configured := len(a.ActionPolicies)+len(a.OPAPolicies) > 0 || a.setting("rpcauthprovider") != ""
-	if len(a.Configuration) > 0 && !off && !configured && !a.on("plugin.actionpolicy.allow_unconfigured") {
-		f.warn("configuration: %s is on (its default) and the answer brings no policies: unless the node has some, it will allow no request", key)
+	if len(a.Configuration) == 0 || !a.on(authorizationKey) {
+		return
+	}
+	switch provider := strings.ToLower(a.setting(authorizerKey)); {
+	case provider != "rego_policy" && len(a.ActionPolicies) == 0 && len(a.OPAPolicies) > 0:
+		f.warn("opa_policies: the node does not read them, since %s is %s", authorizerKey, provider)
+	case provider == "rego_policy" && len(a.OPAPolicies) == 0 && len(a.ActionPolicies) > 0:
+		f.warn("action_policies: the node does not read them, since %s is %s", authorizerKey, provider)
+	case len(a.ActionPolicies)+len(a.OPAPolicies) > 0 || a.isSet(authorizerKey) || a.on("plugin.actionpolicy.allow_unconfigured"):
+	default:
+		f.warn("configuration: %s is on (its default) and the answer brings no policies: unless the node has some, it will allow no request", authorizationKey)
 	}
 }
 

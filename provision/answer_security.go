@@ -2,6 +2,7 @@ package provision
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -16,24 +17,44 @@ const (
 // providers are those that go-choria's framework can set up.
 var providers = []string{"puppet", "file", "pkcs11", "certmanager", "choria"}
 
+const anonymousKey = "plugin.security.server_anon_tls"
+
 // checkProvider knows what go-choria's security providers need: a server that
 // lacks it accepts its configuration and ends at its next start.
 func checkProvider(a Answer, c answerContext, f *findings) {
 	provider := a.setting(providerKey)
 	switch {
 	case len(a.Configuration) == 0:
-		return
-	case provider == "":
-		f.warn("configuration: %s is not set: the node takes puppet and ends at its next start when there is none", providerKey)
 	case !slices.Contains(providers, provider):
 		f.refuse("configuration: %s is %q, which is none of %s: the node would end at its next start", providerKey, provider, strings.Join(providers, ", "))
-	case provider == "file" && !c.Config.Insecure && !a.on("plugin.security.server_anon_tls"):
+	case provider == "file" && !c.Config.Insecure && !a.on(anonymousKey):
 		checkFileProvider(a, c, f)
 	case provider == "choria":
 		checkChoriaProvider(a, c, f)
 	}
-	if c.Config.Features.ED25519 && provider != "choria" && !a.on("plugin.security.server_anon_tls") {
-		f.warn("configuration: %s is not choria: the node will not use the server JWT it gets", providerKey)
+}
+
+// checkProviderUse holds the provider against the credentials that come with
+// the answer: one that uses others looks for them at the next start, and ends
+// when there are none.
+func checkProviderUse(a Answer, c answerContext, f *findings) {
+	const unused = "configuration: %s, with which the node does not use the %s it gets; set it to %s"
+	provider := a.setting(providerKey)
+	given := fmt.Sprintf("%s is %q", providerKey, provider)
+	if !a.isSet(providerKey) {
+		given = fmt.Sprintf("%s is not set, and its default is %s", providerKey, provider)
+	}
+	byToken := provider == "file" && a.on(anonymousKey)
+	switch {
+	case len(a.Configuration) == 0 || !slices.Contains(providers, provider):
+	case c.Config.Features.ED25519 && provider != "choria" && !byToken:
+		f.refuse(unused, given, "server JWT", "choria")
+	case a.Certificate != "" && provider == "puppet":
+		f.refuse(unused, given, "certificate", "file")
+	case a.Certificate != "" && provider != "file" && provider != "choria":
+		f.warn(unused, given, "certificate", "file")
+	case !a.isSet(providerKey):
+		f.warn("configuration: %s: the node ends at its next start when it has no Puppet", given)
 	}
 }
 
@@ -61,7 +82,7 @@ func checkChoriaProvider(a Answer, c answerContext, f *findings) {
 			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
 		}
 	}
-	for _, key := range []string{"plugin.security.server_anon_tls", "plugin.security.client_anon_tls"} {
+	for _, key := range []string{anonymousKey, "plugin.security.client_anon_tls"} {
 		if a.on(key) {
 			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
 		}

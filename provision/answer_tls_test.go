@@ -85,6 +85,7 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 		name         string
 		answer       Answer
 		renamed      string // what its configuration names the node
+		provider     string // "": file; "none": not set
 		noPKI, noJWT bool
 		warns, fails string
 	}{
@@ -111,6 +112,10 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 		{name: "new name beside a new one", renamed: "n2", answer: Answer{Certificate: ca.sign(t, leaf{name: "n2", key: node.Public()}), CA: ca.pem()}, warns: "comes back under that name"},
 		{name: "third name beside a new one", renamed: "n2", answer: Answer{Certificate: ca.sign(t, leaf{name: "n3", key: node.Public()}), CA: ca.pem()}, fails: `it is for "n3", while`},
 		{name: "no certificate beside a new name", renamed: "n2", noPKI: true, warns: "comes back under that name"},
+		{name: "provider that takes Puppet's", provider: "puppet", answer: Answer{Certificate: mine, CA: ca.pem()}, fails: `plugin.security.provider is "puppet", with which the node does not use the certificate it gets; set it to file`},
+		{name: "no provider", provider: "none", answer: Answer{Certificate: mine, CA: ca.pem()}, fails: "plugin.security.provider is not set, and its default is puppet, with which the node does not use the certificate it gets"},
+		{name: "no provider and no certificate", provider: "none", noPKI: true, warns: "plugin.security.provider is not set"},
+		{name: "provider with keys in a device", provider: "pkcs11", answer: Answer{Certificate: mine, CA: ca.pem()}, warns: "does not use the certificate it gets"},
 		{name: "expired", answer: Answer{Certificate: ca.sign(t, leaf{"n1", nil, -2 * time.Hour, -time.Hour, node.Public()}), CA: ca.pem()}, fails: "it expired at"},
 		{name: "not yet valid", answer: Answer{Certificate: ca.sign(t, leaf{"n1", nil, time.Hour, 2 * time.Hour, node.Public()}), CA: ca.pem()}, warns: "not valid before"},
 		{name: "another authority's", answer: Answer{Certificate: mine, CA: certPEM(selfSigned(t, curve))}, warns: "not issued by the ca"},
@@ -137,6 +142,13 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 				c.CSR, c.SSLDir = csr, "/s"
 			}
 			tt.answer.Configuration = fileSettings()
+			switch tt.provider {
+			case "":
+			case "none":
+				delete(tt.answer.Configuration, providerKey)
+			default:
+				tt.answer.Configuration[providerKey] = tt.provider
+			}
 			if tt.renamed != "" {
 				tt.answer.Configuration["identity"] = tt.renamed
 			}

@@ -12,9 +12,11 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +127,13 @@ func (o order) Answer(_ context.Context, in provision.HelperInput) (a provision.
 	case "key in transit":
 		a.CA, a.Key, a.SSLDir = o.CA.Certificate, o.Node.Key, "/etc/choria/ssl"
 		a.Certificate, err = o.certify(in)
+	case "issuer":
+		maps.Copy(a.Configuration, map[string]string{
+			"plugin.security.provider":               "choria",
+			"plugin.security.choria.token_file":      filepath.Join(in.ED25519.Directory, "server.jwt"),
+			"plugin.security.choria.seed_file":       filepath.Join(in.ED25519.Directory, "server.seed"),
+			"plugin.security.choria.trusted_signers": strings.Repeat("ab", ed25519.PublicKeySize),
+		})
 	case "upgrade":
 		a.Upgrade = newRelease
 	}
