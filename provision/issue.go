@@ -111,7 +111,26 @@ func (r serverJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (
 	if asked := wanted.ExpiresAt.Sub(now); asked > shortValidity {
 		return asked, warnings
 	}
-	return validity, append(warnings, fmt.Sprintf("server_claims: exp is less than %s away, the server JWT is valid for %s instead", shortValidity, validity))
+	return validity, append(warnings, fmt.Sprintf(
+		"server_claims: exp is less than %s away: it is a time in seconds since 1970, and %d is %s; the server JWT is valid for %s instead",
+		inWords(shortValidity), wanted.ExpiresAt.Unix(), wanted.ExpiresAt.UTC().Format(time.RFC3339), inWords(validity)))
+}
+
+// inWords is a duration as people say it, in one unit where that fits.
+func inWords(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		switch number := d / unit.length; {
+		case number == 0 || d%unit.length != 0:
+		case number == 1:
+			return "1 " + unit.name
+		default:
+			return fmt.Sprintf("%d %ss", number, unit.name)
+		}
+	}
+	return d.Round(time.Second).String()
 }
 
 // acceptable holds the token against the issuers the node is told to trust, as

@@ -313,3 +313,51 @@ func TestRotatedSigningKeyIsPickedUp(t *testing.T) {
 		t.Errorf("got error %v, want the new key to verify it", err)
 	}
 }
+
+// The old sample helper of an Organization Issuer gives a duration.
+func TestExpiryThatIsADurationIsExplained(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, exp  string
+		configured time.Duration
+		want       string
+	}{
+		{"five years in seconds", "157680000", 365 * 24 * time.Hour,
+			"server_claims: exp is less than 1 hour away: it is a time in seconds since 1970, and 157680000 is 1974-12-31T00:00:00Z; the server JWT is valid for 365 days instead"},
+		{"an hour in seconds", "3600", 36 * time.Hour,
+			"server_claims: exp is less than 1 hour away: it is a time in seconds since 1970, and 3600 is 1970-01-01T01:00:00Z; the server JWT is valid for 36 hours instead"},
+		{"a date in the past", "1577836800", 90 * time.Minute,
+			"server_claims: exp is less than 1 hour away: it is a time in seconds since 1970, and 1577836800 is 2020-01-01T00:00:00Z; the server JWT is valid for 90 minutes instead"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrganization(t)
+			o.config.ServerJWTValidity.Duration = tt.configured
+			answer, err := parseAnswer([]byte(`{"server_claims":{"exp":` + tt.exp + `}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Configuration = o.settings()
+			_, warnings, err := issueServerJWT(o.request(answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tt.want}, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDurationsAreToldInWords(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		365 * 24 * time.Hour: "365 days", 24 * time.Hour: "1 day", 36 * time.Hour: "36 hours", time.Hour: "1 hour",
+		90 * time.Minute: "90 minutes", time.Minute: "1 minute", 90*time.Second + time.Millisecond: "1m30s", 0: "0s",
+	} {
+		if got := inWords(d); got != want {
+			t.Errorf("%s: got %q, want %q", d, got, want)
+		}
+	}
+}
