@@ -40,7 +40,13 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 	if err != nil {
 		return err
 	}
-	helper := provision.ExecHelper{Command: cfg.Helper, Timeout: cfg.HelperTimeout.Duration}
+	exec := provision.ExecHelper{Command: cfg.Helper, Timeout: cfg.HelperTimeout.Duration}
+	var helper provision.Helper = exec
+	if cfg.HelperMode == config.HelperPersistent { // its answers are held to more
+		persistent := provision.NewPersistentHelper(exec)
+		defer persistent.Close()
+		helper = persistent
+	}
 	trial, err := provision.TryHelper(stop, helper, in, cfg)
 	if err != nil && stop.Err() != nil {
 		return fmt.Errorf("%w: the helper was ended", interruption(stop))

@@ -45,16 +45,7 @@ func parseAnswer(data []byte) (Answer, error) {
 const byteOrderMark = "\ufeff"
 
 func readAnswer(data []byte) (a Answer, err error) {
-	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
-	doc := document{data}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return a, errors.New("it wrote nothing to stdout; it must write one JSON object")
-	}
-	whole, err := doc.whole()
-	if err != nil {
-		return a, err
-	}
-	members, err := doc.members("the answer", whole)
+	doc, members, err := answerMembers(data)
 	if err != nil {
 		return a, err
 	}
@@ -77,6 +68,32 @@ func readAnswer(data []byte) (a Answer, err error) {
 		return a, errors.New("it says both defer and shutdown; it must choose one")
 	}
 	return a, nil
+}
+
+// answerMembers takes an answer apart.
+func answerMembers(data []byte) (doc document, members []member, err error) {
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	doc = document{data}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return doc, nil, errors.New("it wrote nothing to stdout; it must write one JSON object")
+	}
+	whole, err := doc.whole()
+	if err != nil {
+		return doc, nil, err
+	}
+	members, err = doc.members("the answer", whole)
+	return doc, members, err
+}
+
+// answerIdentity is the node that an answer says it is for, nil when it does not.
+func answerIdentity(data []byte) (identity *string, err error) {
+	doc, members, err := answerMembers(data)
+	for _, m := range members {
+		if err == nil && strings.EqualFold(m.name, "identity") && !m.isNull() {
+			err = doc.decode(m, &identity, "a string")
+		}
+	}
+	return identity, err
 }
 
 // folded is the one of keys that name stands for, "" for none of them. Letter

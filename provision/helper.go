@@ -98,6 +98,8 @@ func explainHelper(err error, c child, timeout time.Duration) error {
 		return fmt.Errorf("%w: %s had not answered after %s (helper_timeout)%s", ErrHelperTimeout, c.args[0], timeout, c.said())
 	case errors.Is(err, errTooLong):
 		return fmt.Errorf("%w: it is longer than %d MiB%s", ErrHelperAnswer, answerLimit>>20, c.said())
+	case errors.Is(err, ErrHelperAnswer):
+		return fmt.Errorf("%w%s", err, c.said())
 	default:
 		return fmt.Errorf("%w: %s: %w%s", ErrHelper, c.args[0], err, c.said())
 	}

@@ -30,3 +30,15 @@ func openPipe(weWrite bool) (read, write *os.File, err error) {
 	}
 	return os.NewFile(uintptr(ends[0]), "|0"), os.NewFile(uintptr(ends[1]), "|1"), nil
 }
+
+// hasBytes reports whether a pipe holds bytes that nobody has read yet; either
+// end tells.
+func hasBytes(pipe *os.File) bool {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	bytes := 0
+	_ = raw.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return bytes > 0
+}

@@ -29,8 +29,8 @@ type PersistentHelper struct {
 // ends what it starts.
 func NewPersistentHelper(h ExecHelper) *PersistentHelper { return &PersistentHelper{exec: h} }
 
-// Answer implements Helper, with the errors of ExecHelper. An answer may name
-// the identity it is for; another one's is refused.
+// Answer implements Helper, with the errors of ExecHelper. An answer that does
+// not name the identity it is for is refused.
 func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, error) {
 	if len(p.exec.Command.Args) == 0 {
 		return Answer{}, fmt.Errorf("%w: none is configured; set helper", ErrHelper)
@@ -63,18 +63,21 @@ func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, 
 	return answer, nil
 }
 
-// parseAnswerOf holds an answer against the node that was asked about, where it
-// says whose it is.
+// parseAnswerOf reads the answer of a helper that stays. It must name the node
+// that was asked about: an answer that is one too late is a good one otherwise.
 func parseAnswerOf(identity string, line []byte) (Answer, error) {
 	answer, err := parseAnswer(line)
 	if err != nil {
 		return answer, err
 	}
-	var about struct {
-		Identity *string `json:"identity"`
-	}
-	if json.Unmarshal(line, &about) == nil && about.Identity != nil && *about.Identity != identity {
-		return Answer{}, fmt.Errorf("%w: it is for %q, the question was about %q", ErrHelperAnswer, *about.Identity, identity)
+	named, err := answerIdentity(line)
+	switch {
+	case err != nil:
+		return Answer{}, fmt.Errorf("%w: %w", ErrHelperAnswer, err)
+	case named == nil:
+		return Answer{}, fmt.Errorf("%w: it names no identity, as every answer of a persistent helper must", ErrHelperAnswer)
+	case *named != identity:
+		return Answer{}, fmt.Errorf("%w: it is for %q, the question was about %q", ErrHelperAnswer, *named, identity)
 	}
 	return answer, nil
 }

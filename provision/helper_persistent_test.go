@@ -3,19 +3,23 @@ package provision
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choria-provision/config"
 )
 
-func talking(t *testing.T, name string) *PersistentHelper {
+func talking(t *testing.T, name string, args ...string) *PersistentHelper {
 	t.Helper()
-	args := []string{"sh", filepath.Join("testdata", "talker", name+".sh")}
+	args = append([]string{"sh", filepath.Join("testdata", "talker", name+".sh")}, args...)
 	h := NewPersistentHelper(ExecHelper{Command: config.Command{Args: args}, Timeout: time.Minute, Env: []string{"PROVISION_DRY_RUN=1"}})
 	t.Cleanup(h.Close)
 	return h
@@ -82,6 +86,9 @@ func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 		{"hang", ErrHelperTimeout, "waiting for the database"},
 		{"garbage", ErrHelperAnswer, "INFO: lookin"},
 		{"other", ErrHelperAnswer, `for "n9"`},
+		{"nameless", ErrHelperAnswer, "it names no identity, as every answer of a persistent helper must"},
+		{"nobody", ErrHelperAnswer, "it names no identity"},
+		{"number", ErrHelperAnswer, "identity is a number, want a string"},
 		{"endless", ErrHelperAnswer, "longer than 8 MiB"},
 	}
 	for _, tt := range tests {
@@ -117,8 +124,7 @@ func TestSecondAnswerIsNobodys(t *testing.T) {
 		if got.Message != "one" {
 			t.Errorf("got %q, want the first answer", got.Message)
 		}
-		<-h.idle[0].lines // wait for the second one, and put it back
-		h.idle[0].lines <- []byte(`{"msg":"two"}`)
+		awaitOutput(t, h.idle[0]) // the second one
 	}
 	if after := answered(t, h, "n2"); after[0] == before[0] {
 		t.Errorf("got process %s again, want a new one", after[0])
@@ -129,6 +135,66 @@ func TestPersistentHelperThatSpeaksUnasked(t *testing.T) {
 	t.Parallel()
 	_, err := talking(t, "early").Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
 	wantCause(t, err, ErrHelperAnswer, "before it had read")
+}
+
+// The answer is right, and yet it answers nothing: it was not asked for.
+func TestAnswerWithoutReadingTheQuestionIsRefused(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems do not tell what was read of a pipe")
+	}
+	got, err := talking(t, "guess").Answer(t.Context(), HelperInput{Identity: "n1"})
+	if err == nil {
+		t.Errorf("got %q, want an error", got.Message)
+	}
+	wantCause(t, err, ErrHelperAnswer, "before it had read")
+}
+
+// awaitOutput waits until a helper has written what nobody has read yet.
+func awaitOutput(t *testing.T, w *talker) {
+	t.Helper()
+	raw, err := w.pipes.out.ours.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		for {
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnswerWrittenBeforeTheQuestionIsRefused(t *testing.T) {
+	t.Parallel()
+	signal, written := filepath.Join(t.TempDir(), "signal"), filepath.Join(t.TempDir(), "written")
+	for _, pipe := range []string{signal, written} {
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := talking(t, "ahead", signal, written)
+	if got, err := h.Answer(t.Context(), HelperInput{Identity: "n1"}); err != nil || got.Message != "asked" {
+		t.Fatalf("got %q and error %v, want an answer", got.Message, err)
+	}
+	before := h.idle[0]
+	if err := os.WriteFile(signal, []byte("now"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(written); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing that the process wrote ahead counts, nor does the process.
+	if _, err := before.ask(t.Context(), []byte("{\"identity\":\"n2\"}\n")); err == nil || !errors.Is(err, errUnasked) {
+		t.Errorf("got error %v, want %v", err, errUnasked)
+	}
+	if got, err := h.Answer(t.Context(), HelperInput{Identity: "n2"}); err == nil && got.Message != "asked" {
+		t.Errorf("got %q, want what was asked for", got.Message)
+	}
 }
 
 func TestCancelledPersistentHelperIsEnded(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -24,14 +26,13 @@ var (
 type talker struct {
 	pid    int
 	pipes  *childPipes
-	lines  chan []byte // whole lines of stdout; closed when there will be no more
+	from   *bufio.Reader // its stdout, read only while a question is out
 	stderr safeTail
 	ended  chan struct{} // closed when the process and its group are gone
 
-	quit     chan struct{} // closed by end
-	endOnce  sync.Once
-	tornLine error // why lines was closed, nil at a line's end
-	exit     error // what Wait said; read after ended
+	asking  sync.Mutex // held while a question is out, and to close the pipes
+	endOnce sync.Once
+	exit    error // what Wait said; read after ended
 }
 
 // startTalker starts the helper in a process group of its own. The goroutine
@@ -42,28 +43,30 @@ func startTalker(ctx context.Context, h ExecHelper) (*talker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening pipes: %w", err)
 	}
-	t := &talker{pipes: pipes, lines: make(chan []byte, 1), ended: make(chan struct{}), quit: make(chan struct{})}
+	t := &talker{pipes: pipes, from: bufio.NewReader(pipes.out.ours), ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(t.ended)
-		defer pipes.close()
 		cmd, err := startProgram(ctx, h.wait, func() *exec.Cmd { return talkerCommand(h, pipes) })
 		if err != nil {
+			pipes.close()
 			started <- err
 			return
 		}
 		pipes.closeTheirs()
 		t.pid = cmd.Process.Pid
 		var reading sync.WaitGroup
-		reading.Go(t.readLines)
 		reading.Go(func() { _, _ = io.Copy(&t.stderr, pipes.err.ours) })
 		started <- nil
 		t.exit = cmd.Wait()
 		_ = syscall.Kill(-t.pid, syscall.SIGKILL) // whoever is left of the group
 		pipes.expire(childGrace)
 		reading.Wait()
+		t.asking.Lock() // until the end of what it wrote was read
+		defer t.asking.Unlock()
+		pipes.close()
 	}()
 	if err := <-started; err != nil {
 		<-t.ended
@@ -80,59 +83,66 @@ func talkerCommand(h ExecHelper, pipes *childPipes) *exec.Cmd {
 	return cmd
 }
 
-func (t *talker) readLines() {
-	defer close(t.lines)
-	from := bufio.NewReader(t.pipes.out.ours)
-	var line []byte
+// readLine returns the next line of stdout. Its error is why there is none:
+// errTooLong, errMidWord or errNoAnswer.
+func (t *talker) readLine() (line []byte, err error) {
 	for {
-		part, err := from.ReadSlice('\n')
+		part, err := t.from.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
 		case len(line) > answerLimit:
-			t.tornLine = errTooLong
-			return
+			return nil, errTooLong
 		case errors.Is(err, bufio.ErrBufferFull):
-			continue
+		case err != nil && len(line) > 0:
+			return nil, errMidWord
 		case err != nil:
-			if len(line) > 0 {
-				t.tornLine = errMidWord
-			}
-			return
-		}
-		select {
-		case t.lines <- line:
-			line = nil
-		case <-t.quit:
-			return
+			return nil, errNoAnswer
+		default:
+			return line, nil
 		}
 	}
 }
 
-// quiet says that the helper is there and has said nothing since its last
-// answer.
+// quiet reports whether the helper is there and has written nothing since its
+// last answer.
 func (t *talker) quiet() bool {
 	select {
 	case <-t.ended:
 		return false
-	case <-t.lines: // a second answer, or the end
-		return false
 	default:
-		return true
+		return t.from.Buffered() == 0 && !readable(t.pipes.out.ours)
 	}
 }
 
-// ask writes one question and returns the next line. After an error the helper
-// is of no more use.
+// reading is what a helper wrote to stdout after it was asked.
+type reading struct {
+	line []byte
+	err  error
+}
+
+// ask writes one question and returns the line that answers it. What stands in
+// stdout before the question was written answers nothing. After an error the
+// helper is of no more use.
 func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
-	written := make(chan error, 1)
+	t.asking.Lock()
+	if !t.quiet() {
+		t.asking.Unlock()
+		return nil, t.unasked(ctx)
+	}
+	written, answered := make(chan error, 1), make(chan reading, 1)
 	go func() {
 		_, err := t.pipes.in.ours.Write(question)
 		written <- err
 	}()
+	go func() {
+		defer t.asking.Unlock()
+		line, err := t.readLine()
+		answered <- reading{line, err}
+	}()
 	select {
-	case line, ok := <-t.lines:
-		if !ok {
-			return nil, t.why(ctx)
+	case got := <-answered:
+		if got.err != nil {
+			return nil, t.why(ctx, got.err)
 		}
 		if err := t.whole(ctx, written); err != nil {
 			return nil, err
@@ -140,21 +150,33 @@ func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 		if !t.quiet() {
 			return nil, fmt.Errorf("%w: it wrote more than one line", ErrHelperAnswer)
 		}
-		return line, nil
+		return got.line, nil
 	case <-ctx.Done():
+		t.end() // and with it what still reads and writes
+		<-answered
 		return nil, context.Cause(ctx)
 	}
 }
 
-// whole wants the question to have been read before it was answered. What is
-// left in the pipe cannot be seen; what did not fit into it can.
+// unasked explains a helper that is not quiet: it wrote, or it ended.
+func (t *talker) unasked(ctx context.Context) error {
+	if t.from.Buffered() == 0 && !hasBytes(t.pipes.out.ours) {
+		return t.why(ctx, errNoAnswer)
+	}
+	return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
+}
+
+// whole wants the question to have been read before it was answered.
 func (t *talker) whole(ctx context.Context, written <-chan error) error {
 	moment := time.NewTimer(childGrace)
 	defer moment.Stop()
 	select {
 	case err := <-written:
-		if err != nil {
-			return t.why(ctx)
+		switch {
+		case err != nil:
+			return t.why(ctx, errNoAnswer)
+		case hasBytes(t.pipes.in.ours):
+			return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
 		}
 		return nil
 	case <-ctx.Done():
@@ -166,13 +188,9 @@ func (t *talker) whole(ctx context.Context, written <-chan error) error {
 
 // why tells how stdout came to its end: the exit status wins, where there is one
 // in time.
-func (t *talker) why(ctx context.Context) error {
-	if errors.Is(t.tornLine, errTooLong) {
+func (t *talker) why(ctx context.Context, said error) error {
+	if errors.Is(said, errTooLong) {
 		return errTooLong
-	}
-	said := t.tornLine
-	if said == nil {
-		said = errNoAnswer
 	}
 	select {
 	case <-t.ended:
@@ -185,12 +203,29 @@ func (t *talker) why(ctx context.Context) error {
 	}
 }
 
+// readable reports whether a read of a pipe would return at once, with bytes or
+// at the end.
+func readable(pipe *os.File) (ready bool) {
+	ready = true // also when it is closed
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return ready
+	}
+	_ = raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		}
+		ready = n != 0
+	})
+	return ready
+}
+
 func (t *talker) closeInput() { _ = t.pipes.in.ours.Close() }
 
 // end kills the helper with its group and returns when they are gone.
 func (t *talker) end() {
 	t.endOnce.Do(func() {
-		close(t.quit)
 		select {
 		case <-t.ended: // its number may be somebody else's by now
 		default:

@@ -9,9 +9,12 @@ while read -r line; do
 	half) printf '{"msg": "unfini'; exit 0 ;;
 	hang) echo "waiting for the database" >&2; sleep 600 & wait ;;
 	garbage) echo "INFO: looking"; continue ;;
-	twice) printf '{"msg":"one"}\n{"msg":"two"}\n'; continue ;;
+	twice) printf '{"identity":"twice","msg":"one"}\n{"identity":"twice","msg":"two"}\n'; continue ;;
 	other) printf '{"identity":"n9","msg":"wrong"}\n'; continue ;;
+	nameless) printf '{"msg":"mine, or so it seems"}\n'; continue ;;
+	nobody) printf '{"identity":null}\n'; continue ;;
+	number) printf '{"identity":12}\n'; continue ;;
 	endless) yes x | tr -d '\n' ;;
 	esac
-	printf '{"msg":"%s %s %s %s"}\n' "$$" "$n" "$id" "${PROVISION_DRY_RUN:-}"
+	printf '\357\273\277{"Identity":"%s","msg":"%s %s %s %s"}\n' "$id" "$$" "$n" "$id" "${PROVISION_DRY_RUN:-}"
 done
