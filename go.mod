@@ -3,6 +3,7 @@ module choria-provision
 go 1.26.0
 
 require (
+	filippo.io/edwards25519 v1.2.0
 	github.com/agnivade/levenshtein v1.2.1
 	github.com/charmbracelet/lipgloss v1.1.0
 	github.com/charmbracelet/x/ansi v0.10.1

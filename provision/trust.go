@@ -3,8 +3,10 @@ package provision
 import (
 	"crypto/ed25519"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
+	"filippo.io/edwards25519"
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 )
 
@@ -26,10 +28,26 @@ func verifyKeyProof(reply wire.ED25519Reply, nonce string) (ed25519.PublicKey, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: its signature %w", ErrKeyProof, err)
 	}
+	if err := refuseSmallOrder(key); err != nil {
+		return nil, fmt.Errorf("%w: its public key %w", ErrKeyProof, err)
+	}
 	if !ed25519.Verify(key, []byte(nonce), signature) {
 		return nil, fmt.Errorf("%w: the signature of our nonce is not by this key", ErrKeyProof)
 	}
 	return key, nil
+}
+
+// refuseSmallOrder refuses the few points of the curve for which anybody can make
+// signatures; crypto/ed25519 accepts them.
+func refuseSmallOrder(key []byte) error {
+	point, err := new(edwards25519.Point).SetBytes(key)
+	if err != nil {
+		return fmt.Errorf("is no point of the curve: %w", err)
+	}
+	if new(edwards25519.Point).MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
+		return errors.New("is a point of small order, for which anybody can sign")
+	}
+	return nil
 }
 
 // parseNodeECDH returns the 32 bytes of a node's ECDH public key, which the

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,6 +299,35 @@ func FuzzSiteKeyClaims(f *testing.F) {
 			t.Errorf("got claims that nobody signed: %+v", claims)
 		}
 	})
+}
+
+// Whoever has such a key can sign for it, and so can everybody else.
+func TestKeysOfSmallOrderAreRefused(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("00", 31)
+	points := map[string]string{
+		"neutral element":             "01" + zeros,
+		"neutral element, written as": "ee" + strings.Repeat("ff", 30) + "7f", // p+1
+		"of order 2":                  "ec" + strings.Repeat("ff", 30) + "7f",
+		"of order 4":                  "00" + zeros,
+		"of order 4, negative":        strings.Repeat("00", 31) + "80",
+		"of order 8":                  "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"of order 8, the other":       "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	}
+	for name, key := range points {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// R is neutral and S is 0: the signature of every eighth message, at least.
+			signature := "01" + zeros + strings.Repeat("00", 32)
+			for i := range 64 {
+				got, err := verifyKeyProof(wire.ED25519Reply{PublicKey: key, Signature: signature}, fmt.Sprint("nonce ", i))
+				wantCause(t, err, ErrKeyProof, "small order")
+				if got != nil || err == nil {
+					t.Fatalf("got key %x and error %v, want an error", got, err)
+				}
+			}
+		})
+	}
 }
 
 func FuzzVerifyKeyProof(f *testing.F) {
