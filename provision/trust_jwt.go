@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ed25519"
+	"crypto/rsa"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,23 +30,81 @@ type siteKey struct {
 	file unix.Stat_t      // what was there then
 }
 
+// jwtLeeway is how far the clock of the host that signs tokens may differ from
+// ours: a token counts that much before its time and after it.
+const jwtLeeway = time.Minute
+
 // claims returns what a node's provisioning.jwt says when it was signed with
-// the site's key. verify names a file that holds an RSA certificate, an RSA
-// public key or a hex ed25519 public key; what is no file is itself a hex
-// ed25519 public key. Errors unwrap to ErrJWT.
+// the site's key and is valid now. verify names a file that holds an RSA
+// certificate, an RSA public key or a hex ed25519 public key; what is no file is
+// itself a hex ed25519 public key. Errors unwrap to ErrJWT, ErrJWTExpired,
+// ErrJWTTooEarly or ErrVerifyKey.
 func (k *siteKey) claims(text, verify string) (*tokens.ProvisioningClaims, error) {
 	if len(text) > jwtLimit {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrJWT, len(text), jwtLimit)
 	}
 	key, err := k.named(verify)
 	if err != nil {
-		return nil, fmt.Errorf("%w: verifying it with jwt_verify_cert: %w", ErrJWT, err)
+		return nil, fmt.Errorf("%w: jwt_verify_cert: %w", ErrVerifyKey, err)
 	}
-	claims, err := tokens.ParseProvisioningToken(strings.TrimSpace(text), key)
-	if err != nil {
+	claims := &tokens.ProvisioningClaims{}
+	_, err = gojwt.ParseWithClaims(strings.TrimSpace(text), claims,
+		func(t *gojwt.Token) (any, error) { return keyFor(t.Method, key) }, gojwt.WithLeeway(jwtLeeway))
+	switch {
+	case errors.Is(err, gojwt.ErrTokenExpired): // the signature was verified before
+		return nil, fmt.Errorf("%w: %s", ErrJWTExpired, relativeTo(claims.ExpiresAt.Time))
+	case errors.Is(err, gojwt.ErrTokenNotValidYet):
+		return nil, fmt.Errorf("%w: %s", ErrJWTTooEarly, relativeTo(claims.NotBefore.Time))
+	case err != nil:
 		return nil, fmt.Errorf("%w: verifying it with jwt_verify_cert: %w", ErrJWT, err)
+	case !tokens.IsProvisioningToken(claims.StandardClaims):
+		return nil, fmt.Errorf("%w: not a provisioning token", ErrJWT)
+	}
+	if err := checkIssuerExpiry(claims.StandardClaims); err != nil {
+		return nil, err
 	}
 	return claims, nil
+}
+
+// relativeTo is a time, and how far it is from ours.
+func relativeTo(at time.Time) string {
+	stamp := at.UTC().Format(time.RFC3339)
+	if distance := time.Since(at).Round(time.Second); distance >= 0 {
+		return fmt.Sprintf("at %s, %s ago", stamp, distance)
+	}
+	return fmt.Sprintf("not before %s, in %s", stamp, time.Until(at).Round(time.Second))
+}
+
+// keyFor returns the site's key when it is of the kind that signs with a method.
+func keyFor(method gojwt.SigningMethod, key crypto.PublicKey) (crypto.PublicKey, error) {
+	_, isRSA := key.(*rsa.PublicKey)
+	switch method.(type) {
+	case *gojwt.SigningMethodRSA:
+		if isRSA {
+			return key, nil
+		}
+		return nil, errors.New("an RSA key signed it, jwt_verify_cert is an ed25519 key")
+	case *gojwt.SigningMethodEd25519:
+		if !isRSA {
+			return key, nil
+		}
+		return nil, errors.New("an ed25519 key signed it, jwt_verify_cert is an RSA key")
+	}
+	return nil, fmt.Errorf("the signing method %s is not accepted", method.Alg())
+}
+
+// checkIssuerExpiry holds that a token of a chain of trust does not outlive its
+// issuer, as the tokens module does.
+func checkIssuerExpiry(claims tokens.StandardClaims) error {
+	switch {
+	case claims.TrustChainSignature == "":
+		return nil
+	case !strings.HasPrefix(claims.Issuer, tokens.ChainIssuerPrefix) || claims.IssuerExpiresAt == nil:
+		return fmt.Errorf("%w: it has a trust chain signature and does not say when its issuer expires", ErrJWT)
+	case time.Since(claims.IssuerExpiresAt.Time) > jwtLeeway:
+		return fmt.Errorf("%w: its issuer did, %s", ErrJWTExpired, relativeTo(claims.IssuerExpiresAt.Time))
+	}
+	return nil
 }
 
 func (k *siteKey) named(verify string) (crypto.PublicKey, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/choria-io/go-choria/choria"
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 	"github.com/choria-io/tokens"
+	gojwt "github.com/golang-jwt/jwt/v5"
 	"github.com/google/renameio/v2"
 )
 
@@ -122,21 +123,16 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 	header, rest, _ := strings.Cut(good, ".")
 	none := "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0" // {"alg":"none","typ":"JWT"}
 	tests := []struct{ name, text, verify, says string }{
+		{"an expired stranger's", signed(t, provisioningClaims(t, -time.Hour), stranger), ours, "signature"},
 		{"a stranger's", signed(t, claims, stranger), ours, "signature"},
-		{"signed by another kind of key", signed(t, claims, rsaKey()), ours, "rsa public key required"},
-		{"signed by another kind of key, the other way", good, writeFile(t, publicPEM(t, rsaKey())), "ed25519 public key required"},
-		{"expired", signed(t, provisioningClaims(t, -time.Hour), private), ours, "expired"},
+		{"signed by another kind of key", signed(t, claims, rsaKey()), ours, "an RSA key signed it, jwt_verify_cert is an ed25519 key"},
+		{"signed by another kind of key, the other way", good, writeFile(t, publicPEM(t, rsaKey())), "an ed25519 key signed it, jwt_verify_cert is an RSA key"},
 		{"of another purpose", serverToken, ours, "not a provisioning token"},
 		{"unsigned", none + "." + rest[:strings.LastIndex(rest, ".")] + ".", ours, "signing method"},
 		{"signature cut off", header + "." + rest[:strings.LastIndex(rest, ".")], ours, "invalid number of segments"},
 		{"empty", "", ours, "token"},
 		{"garbage", "\x00\xff{}", ours, "token"},
 		{"megabytes", strings.Repeat("a.", 1<<20), ours, "at most"},
-		{"no key configured", good, "", "jwt_verify_cert is not set"},
-		{"key file that is gone", good, "/nonexistent/signer.pem", "neither a file nor"},
-		{"key that is too short", good, ours[2:], "neither a file nor"},
-		{"key file of something else", good, writeFile(t, "hello"), "jwt_verify_cert"},
-		{"key file that is a directory", good, t.TempDir(), "is a directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,6 +142,90 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 				t.Errorf("got claims %v and error %v, want an error", got, err)
 			}
 			wantCause(t, err, ErrJWT, tt.says)
+		})
+	}
+}
+
+// What is wrong with our own key says nothing of the node.
+func TestKeysThatVerifyNothing(t *testing.T) {
+	t.Parallel()
+	public, private := newKey(t)
+	good := signed(t, provisioningClaims(t, time.Hour), private)
+	tests := []struct{ name, verify, says string }{
+		{"no key configured", "", "jwt_verify_cert is not set"},
+		{"key file that is gone", "/nonexistent/signer.pem", "neither a file nor"},
+		{"key that is too short", hex.EncodeToString(public)[2:], "neither a file nor"},
+		{"key file of something else", writeFile(t, "hello"), "jwt_verify_cert"},
+		{"key file that is a directory", t.TempDir(), "is a directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := new(siteKey).claims(good, tt.verify)
+			if got != nil || err == nil || errors.Is(err, ErrJWT) {
+				t.Errorf("got claims %v and error %v, want an error that does not blame the token", got, err)
+			}
+			wantCause(t, err, ErrVerifyKey, tt.says)
+		})
+	}
+}
+
+// The token of the right signer at the wrong time is not a stranger's.
+func TestTokensOutOfTheirTime(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*tokens.ProvisioningClaims, time.Time)
+		cause  error // nil: it counts
+		says   string
+	}{
+		{"expired", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.ExpiresAt = gojwt.NewNumericDate(now.Add(-time.Hour))
+		},
+			ErrJWTExpired, "provisioning.jwt has expired: at 2026-03-01T11:00:00Z, 1h0m0s ago"},
+		{"just expired", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.ExpiresAt = gojwt.NewNumericDate(now.Add(-59 * time.Second))
+		}, nil, ""},
+		{"expired beyond the leeway", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.ExpiresAt = gojwt.NewNumericDate(now.Add(-61 * time.Second))
+		},
+			ErrJWTExpired, "1m1s ago"},
+		{"signed half a minute ahead of our clock", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.NotBefore = gojwt.NewNumericDate(now.Add(30 * time.Second))
+			c.IssuedAt = c.NotBefore
+		}, nil, ""},
+		{"not valid yet", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.NotBefore = gojwt.NewNumericDate(now.Add(5 * time.Minute))
+		},
+			ErrJWTTooEarly, "provisioning.jwt is not valid yet: not before 2026-03-01T12:05:00Z, in 5m0s"},
+		{"without end", func(c *tokens.ProvisioningClaims, _ time.Time) { c.ExpiresAt = nil }, nil, ""},
+		{"issuer of a chain expired", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.TrustChainSignature, c.Issuer, c.IssuerExpiresAt = "x", "C-x.y", gojwt.NewNumericDate(now.Add(-time.Hour))
+		}, ErrJWTExpired, "its issuer did"},
+		{"issuer of a chain that does not end", func(c *tokens.ProvisioningClaims, _ time.Time) { c.TrustChainSignature, c.Issuer = "x", "C-x.y" }, ErrJWT, "does not say when its issuer expires"},
+		{"chain of the issuer itself", func(c *tokens.ProvisioningClaims, _ time.Time) { c.TrustChainSignature, c.Issuer = "x", "I-x" }, ErrJWT, "does not say when its issuer expires"},
+		{"issuer of a chain", func(c *tokens.ProvisioningClaims, now time.Time) {
+			c.TrustChainSignature, c.Issuer, c.IssuerExpiresAt = "x", "C-x.y", gojwt.NewNumericDate(now.Add(time.Hour))
+		}, nil, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+				time.Sleep(time.Until(now)) // the bubble's clock
+				public, private := newKey(t)
+				claims := provisioningClaims(t, 24*time.Hour)
+				tt.change(claims, now)
+				got, err := new(siteKey).claims(signed(t, claims, private), hex.EncodeToString(public))
+				if (got == nil) != (tt.cause != nil) {
+					t.Errorf("got claims %v and error %v, want one of them", got, err)
+				}
+				wantCause(t, err, tt.cause, tt.says)
+				if tt.cause != ErrJWT && errors.Is(err, ErrJWT) {
+					t.Errorf("got error %v, want no word of another site", err)
+				}
+			})
 		})
 	}
 }
@@ -207,10 +287,14 @@ func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
 				if err := tt.change(path, hex.EncodeToString(after)); err != nil {
 					t.Fatal(err)
 				}
+				cause := ErrJWT
+				if tt.refused != "" {
+					cause = ErrVerifyKey
+				}
 				_, err := key.claims(fresh, path)
-				wantCause(t, err, ErrJWT, tt.refused)
+				wantCause(t, err, cause, tt.refused)
 				_, err = key.claims(old, path)
-				wantCause(t, err, ErrJWT, cmp.Or(tt.refused, "signature"))
+				wantCause(t, err, cause, cmp.Or(tt.refused, "signature"))
 			})
 		})
 	}
