@@ -3,6 +3,7 @@ package installstate
 import (
 	"crypto/rand"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,7 @@ func startSession(dir string) (*fileSession, error) {
 		return nil, unavailable(sessions, err)
 	}
 	for {
-		s, err := tryStartSession(sessions)
+		s, err := tryStartSession(sessions, rand.Text())
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -39,7 +40,7 @@ func startSession(dir string) (*fileSession, error) {
 func makeSessionsDir(dir, sessions string) error {
 	if err := os.Mkdir(sessions, 0o700); err != nil {
 		if os.IsExist(err) {
-			return nil
+			return checkSessionsDir(sessions)
 		}
 		return err
 	}
@@ -61,23 +62,37 @@ func makeSessionsDir(dir, sessions string) error {
 	return nil
 }
 
+// checkSessionsDir refuses a link, which may have been planted to have files made
+// elsewhere.
+func checkSessionsDir(sessions string) error {
+	info, err := os.Lstat(sessions)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	return err
+}
+
 // tryStartSession returns nil when another process took the new file for a dead
-// one's and removed it before it was locked.
-func tryStartSession(sessions string) (*fileSession, error) {
-	s := &fileSession{id: rand.Text()}
+// one's: it holds the lock and removes the file, or has removed it already.
+func tryStartSession(sessions, id string) (*fileSession, error) {
+	s := &fileSession{id: id}
 	s.path = filepath.Join(sessions, s.id)
 	file, _, err := openRegular(s.path)
 	if err != nil {
 		return nil, unavailable(s.path, err)
 	}
 	s.file = file
-	if err := lockExclusive(file); err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+	switch err := lockExclusive(file); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		file.Close()
+		return nil, nil
+	case err != nil:
 		file.Close()
 		return nil, unavailable(s.path, err)
 	}
 	opened, err := file.Stat()
 	named, errNamed := os.Lstat(s.path)
-	if err != nil || errNamed != nil || !os.SameFile(opened, named) { // also after EWOULDBLOCK: its remover has it
+	if err != nil || errNamed != nil || !os.SameFile(opened, named) {
 		unlock(file)
 		return nil, nil
 	}
@@ -93,34 +108,52 @@ func (s *fileSession) end() {
 // sessionHolder returns the process behind a session in dir, and whether it
 // lives. A session without a file is dead.
 func sessionHolder(dir, id string) (Holder, bool, error) {
-	if id == "" || strings.ContainsAny(id, "/.") { // a row that another program wrote
+	if !isSessionID(id) { // a row that another program wrote
 		return Holder{}, false, nil
 	}
 	return lockHolder(filepath.Join(dir, sessionsDir, id))
 }
 
-// removeDeadSessions removes what killed processes leave. What cannot be removed
-// does no harm: a file without a lock is a dead session.
+// isSessionID tells what rand.Text makes from any other name.
+func isSessionID(name string) bool {
+	return len(name) == 26 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
+
+// removeDeadSessions removes what killed processes leave, and nothing else. What
+// cannot be removed does no harm: a file without a lock is a dead session. An
+// os.Root follows no link out of the state directory, which root may share with
+// an owner that plants one.
 func removeDeadSessions(dir string) {
-	sessions := filepath.Join(dir, sessionsDir)
-	entries, err := os.ReadDir(sessions)
+	state, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	defer state.Close()
+	sessions, err := state.OpenRoot(sessionsDir)
+	if err != nil {
+		return
+	}
+	defer sessions.Close()
+	entries, err := fs.ReadDir(sessions.FS(), ".")
 	if err != nil {
 		return
 	}
 	for _, entry := range entries {
-		removeUnlocked(filepath.Join(sessions, entry.Name()))
+		if isSessionID(entry.Name()) {
+			removeUnlocked(sessions, entry.Name())
+		}
 	}
 }
 
 // removeUnlocked removes the file while it holds the lock: the file may be a
 // session that starts just now.
-func removeUnlocked(path string) {
-	file, err := openPlain(path, os.O_RDONLY)
+func removeUnlocked(sessions *os.Root, name string) {
+	file, err := sessions.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
 	}
 	defer unlock(file)
 	if flock(file, unix.LOCK_EX) == nil {
-		_ = os.Remove(path)
+		_ = sessions.Remove(name)
 	}
 }
