@@ -61,8 +61,11 @@ func openDatabase(dir string, create bool) (*database, error) {
 	}
 	err = checkDatabaseFile(dir, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := checkOldForm(dir); err != nil || !create {
-			return nil, errors.Join(err, errUnless(err, fs.ErrNotExist))
+		if err := errors.Join(checkOldForm(dir), checkOrphans(path)); err != nil {
+			return nil, err
+		}
+		if !create {
+			return nil, fs.ErrNotExist
 		}
 		err = createDatabase(dir, path)
 	}
@@ -70,14 +73,6 @@ func openDatabase(dir string, create bool) (*database, error) {
 		return nil, err
 	}
 	return connectDatabase(path)
-}
-
-// errUnless returns otherwise when there is no err.
-func errUnless(err, otherwise error) error {
-	if err != nil {
-		return nil
-	}
-	return otherwise
 }
 
 // checkDatabaseFile looks at the file before SQLite does, which would follow
@@ -112,6 +107,21 @@ func checkOldForm(dir string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s holds %s of an unreleased version, which this one does not read; move them away", ErrOldState, dir, strings.Join(found, ", "))
+}
+
+// checkOrphans refuses to begin beside the log of a database that is gone: SQLite
+// would play it into the new one.
+func checkOrphans(path string) error {
+	for _, log := range [...]string{path + "-wal", path + "-journal"} {
+		if _, err := os.Lstat(log); err != nil {
+			continue
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // else another process has just made it
+			return fmt.Errorf("%w: %s belongs to a database that is not there any more; put that back as %s, or move the log away, too",
+				ErrDamaged, log, path)
+		}
+	}
+	return nil
 }
 
 // createDatabase makes the database under another name and links it to its own,

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -402,5 +403,32 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	}
 	if err := s.CheckWritable(); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v after Close, want ErrUnavailable", err)
+	}
+}
+
+// The log of a database that was moved away alone would be played into a new one,
+// which a change reported as done and a damaged database came of.
+func TestNoDatabaseIsMadeBesideTheLogOfAnother(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"-wal", "-journal"} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			log := filepath.Join(dir, DatabaseFile+suffix)
+			if err := os.WriteFile(log, []byte("of another"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := NewStore(dir)
+			defer s.Close()
+			_, errList := s.List()
+			for call, err := range map[string]error{"List": errList, "SetPause": s.SetPause(Pause{Since: time.Now()})} {
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), log) {
+					t.Errorf("%s: got %v, want the log named", call, err)
+				}
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+				t.Errorf("got %v, %v, want the log alone", left, err)
+			}
+		})
 	}
 }
