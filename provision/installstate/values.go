@@ -155,8 +155,8 @@ func (s *Store) SaveElectionRevision(revision uint64) error {
 	})
 }
 
-// updateValue replaces a value by what edit makes of the stored one. A value that
-// another process changed in between is edited again.
+// updateValue replaces a value by what edit makes of the stored one; nil is none.
+// A value that another process changed in between is edited again.
 func (s *Store) updateValue(name string, edit func(stored []byte) ([]byte, error)) error {
 	for range maxConflicts {
 		stored, err := s.engine.value(name)
@@ -165,6 +165,9 @@ func (s *Store) updateValue(name string, edit func(stored []byte) ([]byte, error
 		}
 		if stored.data, err = edit(stored.data); err != nil {
 			return err
+		}
+		if stored.data == nil && stored.revision == 0 { // another process removed it
+			return nil
 		}
 		if err := s.engine.setValue(name, stored); !errors.Is(err, errConflict) {
 			return err
