@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 )
@@ -94,6 +95,9 @@ func (e *sqlite) query(read func(*database) error) error {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if err := db.inPlace(); err != nil {
 		return err
 	}
 	if err := read(db); !errors.Is(err, sql.ErrNoRows) {
@@ -194,6 +198,7 @@ func (e *sqlite) close() error {
 // database is an open state.db.
 type database struct {
 	path      string
+	file      fs.FileInfo // what was at path when it was opened
 	readers   *sql.DB
 	readRow   *sql.Stmt
 	readValue *sql.Stmt
@@ -202,6 +207,20 @@ type database struct {
 	changes        chan *change
 	closing        chan struct{}
 	closed         sync.WaitGroup
+}
+
+// inPlace refuses to go on with a database that is not the one at its path any
+// more: what is stored there no other process would see.
+func (d *database) inPlace() error {
+	now, err := os.Lstat(d.path)
+	switch {
+	case err == nil && os.SameFile(d.file, now):
+		return nil
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s was moved away or replaced while this process (%d) used it; start it again", ErrUnavailable, d.path, os.Getpid())
+	default:
+		return unavailable(d.path, err)
+	}
 }
 
 // serve commits changes until the database is closed: one commit for all whose
@@ -291,6 +310,9 @@ func (d *database) transaction(changes []*change) error {
 		if err = w.apply(c); err != nil {
 			break
 		}
+	}
+	if err == nil {
+		err = d.inPlace()
 	}
 	if err == nil {
 		_, err = w.run(`COMMIT`)

@@ -193,6 +193,10 @@ func dataSource(path, synchronous string) string {
 // serve has one of them at work at a time.
 func connectDatabase(path string) (*database, error) {
 	d := &database{path: path, changes: make(chan *change), closing: make(chan struct{})}
+	var err error
+	if d.file, err = os.Lstat(path); err != nil {
+		return nil, unavailable(path, err)
+	}
 	if err := d.connect(); err != nil {
 		return nil, explain(path, errors.Join(err, d.close()))
 	}

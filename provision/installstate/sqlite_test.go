@@ -432,3 +432,38 @@ func TestNoDatabaseIsMadeBesideTheLogOfAnother(t *testing.T) {
 		})
 	}
 }
+
+// A process that went on with a database that was moved away or removed would
+// report what no other process sees, and work on nodes that others take for free.
+func TestDatabaseThatWasMovedAwayIsUsedNoMore(t *testing.T) {
+	t.Parallel()
+	moves := map[string]func(path string) error{
+		"moved":   func(path string) error { return os.Rename(path, path+".old") },
+		"removed": os.Remove,
+		"its directory removed": func(path string) error {
+			return os.RemoveAll(filepath.Dir(path))
+		},
+		"replaced": func(path string) error {
+			data, err := os.ReadFile(path)
+			return errors.Join(err, os.Rename(path, path+".old"), os.WriteFile(path, data, 0o600))
+		},
+	}
+	for name, move := range moves {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewStore(filepath.Join(t.TempDir(), "state"))
+			defer s.Close()
+			record := inPhase(t, s, Installing)
+			path := filepath.Join(s.Dir(), DatabaseFile)
+			if err := move(path); err != nil {
+				t.Fatal(err)
+			}
+			_, errLoad := s.Load("another")
+			for call, err := range map[string]error{"Load": errLoad, "MarkComplete": s.MarkComplete(record)} {
+				if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), path+" was moved away or replaced") {
+					t.Errorf("%s: got %v, want ErrUnavailable that says so", call, err)
+				}
+			}
+		})
+	}
+}
