@@ -36,24 +36,44 @@ func checkDirectory(dir string) error {
 	case info.Mode().Perm()&0o002 != 0:
 		return fmt.Errorf("%w: %s can be written by every user; run `chmod o-w %s`", ErrUnavailable, dir, dir)
 	}
-	if err := checkAccess(dir, info); err != nil {
+	if err := checkAccess(dir, info, info); err != nil {
 		return err
 	}
-	return nil
+	return checkGroup(dir, info)
 }
 
-// checkAccess returns an error that names the user to run as when this one may
-// not write to path, a directory or a file in it.
-func checkAccess(path string, directory fs.FileInfo) error {
+// checkAccess returns an error that says what to do when this process may not
+// write to path, which is the state directory or a file in it.
+func checkAccess(path string, info, directory fs.FileInfo) error {
 	err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w: uid %d may not write to %s; run `runuser -u %s -- provision ...`", ErrUnavailable, os.Geteuid(), path, ownerName(directory))
-	default:
+	}
+	if !errors.Is(err, unix.EACCES) {
 		return unavailable(path, err)
 	}
+	me := os.Geteuid()
+	owner, _ := ownerOf(info)
+	home, _ := ownerOf(directory)
+	hint := fmt.Sprintf("run `runuser -u %s -- provision ...`", ownerName(directory))
+	switch {
+	case owner == me:
+		hint = fmt.Sprintf("its mode is %04o: run `chmod u+rwX %s`", info.Mode().Perm(), path)
+	case home == me:
+		hint = fmt.Sprintf("it belongs to %s: as root run `chown %s %s`", ownerName(info), ownerName(directory), path)
+	}
+	return fmt.Errorf("%w: uid %d may not write to %s; %s", ErrUnavailable, me, path, hint)
+}
+
+// checkGroup refuses a directory that a group shares when the files this process
+// makes there would be of another group, and closed to the others in it.
+func checkGroup(dir string, info fs.FileInfo) error {
+	_, gid := ownerOf(info)
+	shared := info.Mode().Perm()&0o020 != 0
+	if !shared || info.Mode()&fs.ModeSetgid != 0 || os.Geteuid() == 0 || os.Getegid() == gid {
+		return nil
+	}
+	return fmt.Errorf("%w: %s can be written by its group, but files made there do not get that group; run `chmod g+s %s`", ErrUnavailable, dir, dir)
 }
 
 func ownerName(info fs.FileInfo) string {
@@ -107,14 +127,14 @@ func openRegular(path string) (file *os.File, created bool, err error) {
 func openPlain(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, not a file of this program", path)
+		return nil, errors.New("it is a symbolic link, not a file of this program")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		file.Close()
-		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+		return nil, errors.Join(err, errors.New("it is not a regular file"))
 	}
 	return file, nil
 }

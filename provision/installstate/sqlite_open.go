@@ -59,7 +59,7 @@ func openDatabase(dir string, create bool) (*database, error) {
 	if err != nil {
 		return nil, unavailable(dir, err)
 	}
-	err = checkDatabaseFile(dir, path)
+	err = checkDatabaseFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(checkOldForm(dir), checkOrphans(path)); err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func openDatabase(dir string, create bool) (*database, error) {
 
 // checkDatabaseFile looks at the file before SQLite does, which would follow
 // links and make an empty file a database.
-func checkDatabaseFile(dir, path string) error {
+func checkDatabaseFile(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -89,11 +89,38 @@ func checkDatabaseFile(dir, path string) error {
 	case info.Size() == 0:
 		return damaged(path, "it is empty")
 	}
-	owner, err := os.Stat(dir)
+	directory, err := os.Stat(filepath.Dir(path))
 	if err != nil {
-		return unavailable(dir, err)
+		return unavailable(path, err)
 	}
-	return checkAccess(path, owner)
+	if err := checkAccess(path, info, directory); err != nil {
+		return err
+	}
+	if err := checkCompanion(path+"-wal", directory); err != nil {
+		return err
+	}
+	return checkCompanion(path+"-shm", directory)
+}
+
+// checkCompanion looks at a file that SQLite keeps beside the database, since
+// SQLite would name the database alone.
+func checkCompanion(path string, directory fs.FileInfo) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return unavailable(path, err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: %s is not a regular file; move it away", ErrUnavailable, path)
+	}
+	if err := checkAccess(path, info, directory); err != nil {
+		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) { // the last process has closed the database
+			return nil
+		}
+		return err
+	}
+	return nil
 }
 
 func checkOldForm(dir string) error {
@@ -139,7 +166,7 @@ func createDatabase(dir, path string) (err error) {
 	}()
 	temporary := filepath.Join(made, DatabaseFile)
 	if err := makeDatabase(dir, temporary); err != nil {
-		return err
+		return explain(path, err)
 	}
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return unavailable(path, err)
@@ -150,23 +177,23 @@ func createDatabase(dir, path string) (err error) {
 func makeDatabase(dir, path string) error {
 	owner, err := os.Stat(dir)
 	if err != nil {
-		return unavailable(dir, err)
+		return err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode(owner))
 	if err != nil {
-		return unavailable(path, err)
+		return err
 	}
 	err = adopt(file, owner)
 	file.Close()
 	if err != nil {
-		return unavailable(path, err)
+		return err
 	}
 	db, err := sql.Open("sqlite", dataSource(path, "FULL"))
 	if err != nil {
-		return unavailable(path, err)
+		return err
 	}
 	_, err = db.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA application_id = %d; PRAGMA user_version = %d; %s", applicationID, schemaVersion, schema))
-	return explain(path, errors.Join(err, db.Close()))
+	return errors.Join(err, db.Close())
 }
 
 // syncDirectory makes a new name in dir durable.
@@ -198,7 +225,9 @@ func connectDatabase(path string) (*database, error) {
 		return nil, unavailable(path, err)
 	}
 	if err := d.connect(); err != nil {
-		return nil, explain(path, errors.Join(err, d.close()))
+		err = explain(path, err) // while all is open: that may be what is too much
+		_ = d.close()
+		return nil, err
 	}
 	d.closed.Go(d.serve)
 	return d, nil
@@ -281,6 +310,10 @@ func (d *database) identify() error {
 
 func (d *database) explain(err error) error { return explain(d.path, err) }
 
+// scanError begins what database/sql says of a column with a value of another
+// type than this program writes; there is no error value for it.
+const scanError = "sql: Scan error on column"
+
 // explain tells what the machine or the user is to blame for from a database that
 // is damaged, and names the file.
 func explain(path string, err error) error {
@@ -288,12 +321,16 @@ func explain(path string, err error) error {
 	if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrUnavailable) || errors.Is(err, errConflict) {
 		return err
 	}
+	if strings.HasPrefix(err.Error(), scanError) {
+		return damaged(path, err.Error())
+	}
 	if !errors.As(err, &failure) {
 		return unavailable(path, err)
 	}
 	dir := filepath.Dir(path)
 	switch failure.Code() & 0xff {
-	case result.SQLITE_CORRUPT, result.SQLITE_NOTADB:
+	case result.SQLITE_CORRUPT, result.SQLITE_NOTADB,
+		result.SQLITE_ERROR, result.SQLITE_SCHEMA, result.SQLITE_MISMATCH, result.SQLITE_CONSTRAINT, result.SQLITE_FORMAT: // other tables than ours
 		return damaged(path, failure.Error())
 	case result.SQLITE_FULL:
 		return fmt.Errorf("%w: no space is left for %s; make room", ErrUnavailable, path)
@@ -328,8 +365,11 @@ func probe(dir string) error {
 		return err
 	}
 	defer os.Remove(file.Name())
-	_, err = file.Write(make([]byte, 64<<10))
-	return errors.Join(err, file.Close())
+	if _, err := file.Write(make([]byte, 64<<10)); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
 }
 
 // unavailable blames the machine for err and says what to do where that is known.
@@ -345,7 +385,18 @@ func unavailable(path string, err error) error {
 	case errors.Is(err, unix.EROFS):
 		hint = "" // the error says it all
 	}
-	return fmt.Errorf("%w: %s: %w%s", ErrUnavailable, path, err, hint)
+	return fmt.Errorf("%w: %s: %w%s", ErrUnavailable, path, withoutPath(err), hint)
+}
+
+// withoutPath leaves out what the message says already.
+func withoutPath(err error) error {
+	if at, ok := err.(*fs.PathError); ok {
+		return at.Err
+	}
+	if at, ok := err.(*os.LinkError); ok {
+		return at.Err
+	}
+	return err
 }
 
 // damaged says what moving the database away loses. Nothing here touches it.
