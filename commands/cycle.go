@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"choria-provision/config"
@@ -128,7 +127,7 @@ func (c *cycle) tellOfDryRun() {
 		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
 	if err := checkPause(c.store); err != nil {
-		c.say("warning", "a real run would do nothing now: "+strings.TrimPrefix(err.Error(), errNothing.Error()+": "))
+		c.say("warning", "a real run would do nothing now: "+withoutNothing(err))
 	}
 }
 

@@ -85,7 +85,9 @@ func (a *app) runDiscover(stop context.Context, o discoverOptions) error {
 	if err != nil {
 		return err
 	}
-	report.Nodes = c.describe(report.withoutDuplicates(waiting), o.names)
+	if report.Nodes, err = c.describe(report.withoutDuplicates(waiting), o.names); err != nil {
+		return err
+	}
 	closeLive() // before the result is written to the same terminal
 	if err := c.showDiscovered(report, o.names); err != nil || c.stop.Err() == nil {
 		return err
@@ -124,15 +126,17 @@ func (d *discovered) withoutDuplicates(seen []discovery.Sighting) []discovery.Si
 	})
 }
 
-func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) []found {
-	nodes := make([]found, len(waiting))
+func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) (nodes []found, err error) {
+	nodes = make([]found, len(waiting))
 	for i, s := range waiting {
 		nodes[i] = found{Identity: s.Identity}
-		nodes[i].Record, nodes[i].Held = recordState(c.store, s.Identity, c.started)
+		if nodes[i].Record, nodes[i].Held, err = recordState(c.store, s.Identity, c.started); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(nodes, func(a, b found) int { return strings.Compare(a.Identity, b.Identity) })
 	if namesOnly {
-		return nodes
+		return nodes, nil
 	}
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -147,7 +151,7 @@ func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) []found {
 		}
 		nodes[i].Version, nodes[i].Upgradable = output.Escape(f.Version), &f.Upgradable
 	}
-	return nodes
+	return nodes, nil
 }
 
 func (c *cycle) showDiscovered(report discovered, namesOnly bool) error {
@@ -201,15 +205,18 @@ func yesNo(b *bool) string {
 	}
 }
 
-// recordState is a node's record in a word, and whether it is held.
-func recordState(store *installstate.Store, identity string, now time.Time) (string, bool) {
+// recordState is a node's record in a word, and whether it is held. The error is
+// that of the state as a whole.
+func recordState(store *installstate.Store, identity string, now time.Time) (state string, held bool, err error) {
 	record, err := store.Load(identity)
 	switch {
 	case errors.Is(err, installstate.ErrNotFound):
-		return "none", false
+		return "none", false, nil
+	case errors.Is(err, installstate.ErrUnusable):
+		return "unusable", false, nil
 	case err != nil:
-		return "unusable", false
+		return "", false, err
 	default:
-		return string(record.Phase), record.Held(now)
+		return string(record.Phase), record.Held(now), nil
 	}
 }

@@ -67,11 +67,15 @@ func (w *watch) checkPause() {
 		return
 	case err != nil:
 		w.pause.Store(&err)
-		w.logger.Warn(strings.TrimPrefix(err.Error(), errNothing.Error()+": "))
+		w.logger.Warn(withoutNothing(err))
 		w.watcher.Queue.Drop()
 	default:
+		over := "the pause is over"
+		if w.stateErr() != nil {
+			over = "the state can be used again"
+		}
 		w.pause.Store(nil)
-		w.logger.Info("the pause is over")
+		w.logger.Info(over)
 		w.wake()
 	}
 	w.paused()

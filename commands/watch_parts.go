@@ -121,7 +121,7 @@ func retire(helper provision.Helper) {
 // may is asked before every attempt of every call.
 func (w *watch) may() error {
 	if paused := w.pause.Load(); paused != nil {
-		return fmt.Errorf("%w: %w", provision.ErrPaused, *paused)
+		return newNotNow(*paused)
 	}
 	if !w.leads.Load() {
 		return provision.ErrNotLeader
@@ -162,8 +162,17 @@ func (w *watch) healthy() error {
 	if w.conn == nil || !w.conn.Connected() {
 		return errors.New("not connected to the broker")
 	}
-	if err := w.runner().StateErr(); err != nil {
+	if err := w.stateErr(); err != nil {
 		return err
+	}
+	return w.runner().StateErr()
+}
+
+// stateErr is why it cannot be read whether provisioning is paused, which keeps
+// watch from its work as a pause does.
+func (w *watch) stateErr() error {
+	if paused := w.pause.Load(); paused != nil && !errors.Is(*paused, errNothing) {
+		return *paused
 	}
 	return nil
 }

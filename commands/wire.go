@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"choria-provision/config"
 	"choria-provision/internal/network"
@@ -82,17 +83,35 @@ func (a *app) openStore(_ context.Context, cfg *config.Config) (*installstate.St
 func mayWork(store *installstate.Store, lease *network.Lease) func() error {
 	return func() error {
 		if err := checkPause(store); err != nil {
-			cause := provision.ErrState
-			if errors.Is(err, errNothing) {
-				cause = provision.ErrPaused
-			}
-			return fmt.Errorf("%w: %w", cause, err)
+			return newNotNow(err)
 		}
 		if lease == nil || lease.Err() == nil {
 			return nil
 		}
 		return fmt.Errorf("%w: %w", provision.ErrNotLeader, lease.Err())
 	}
+}
+
+// notNow is an error of checkPause as the cause that keeps a node from being
+// worked on. It reads as that error without "nothing was done": of a node that
+// is at work something was.
+type notNow struct{ cause, err error }
+
+func newNotNow(err error) error {
+	if errors.Is(err, errNothing) {
+		return notNow{provision.ErrPaused, err}
+	}
+	return notNow{provision.ErrState, err}
+}
+
+func (n notNow) Error() string { return withoutNothing(n.err) }
+
+// Unwrap returns the cause and the error.
+func (n notNow) Unwrap() []error { return []error{n.cause, n.err} }
+
+// withoutNothing leaves out that nothing was done.
+func withoutNothing(err error) string {
+	return strings.TrimPrefix(err.Error(), errNothing.Error()+": ")
 }
 
 // checkPause returns errNothing while provisioning is paused, or the error of a
