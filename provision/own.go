@@ -163,16 +163,20 @@ func refused(s discovery.Sighting, step string, err error) Result {
 // admit sorts what was seen into nodes to work on and nodes that are not this
 // run's. Fresh nodes come first, then the ones whose last attempt failed or was
 // interrupted, so that broken machines cannot starve new ones; the limit cuts
-// what is left.
+// what is left. When the state fails no node is to blame: all that follow are left
+// to the run, which starts none.
 func (r *Runner) admit(seen []discovery.Sighting) (queue []discovery.Sighting, skipped []Result, left int) {
 	var troubled []discovery.Sighting
-	for _, s := range seen {
+	for i, s := range seen {
 		if s.Err != nil {
 			skipped = append(skipped, refused(s, discoveryStep, s.Err))
 			continue
 		}
 		_, disposition, err := r.consult(s.Identity)
+		r.noteBroken(err)
 		switch {
+		case r.broken.Load() != nil:
+			return append(append(queue, troubled...), seen[i:]...), skipped, 0
 		case err != nil:
 			skipped = append(skipped, refused(s, recordStep, err))
 		case disposition == installstate.Resume || r.Troubled != nil && r.Troubled(s.Identity):

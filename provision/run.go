@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -186,6 +187,7 @@ func (t *task) Finish(ctx context.Context) {
 func (t *task) end(ctx context.Context, outcome Outcome, err error) {
 	started := t.n.result.Started
 	t.result = t.n.finish(outcome, err)
+	t.r.noteBroken(err)
 	if t.own != nil {
 		t.settle(ctx, err)
 		t.own.release()
@@ -201,9 +203,6 @@ func (t *task) end(ctx context.Context, outcome Outcome, err error) {
 // settle writes what the outcome means for the record, and notes when records
 // cannot be written any more.
 func (t *task) settle(ctx context.Context, err error) {
-	if errors.Is(err, ErrState) {
-		t.r.broken.CompareAndSwap(nil, &err)
-	}
 	if errors.Is(err, ErrNetwork) {
 		t.r.awaitBroker(ctx) // it may be there again
 	}
@@ -212,7 +211,16 @@ func (t *task) settle(ctx context.Context, err error) {
 	}
 	if err := t.own.settle(t.result.Outcome, t.n.holdFail); err != nil {
 		t.r.broken.CompareAndSwap(nil, &err)
-		t.result.Notices = append(t.result.Notices, err.Error())
+		if text := err.Error(); !slices.Contains(t.result.Notices, text) { // as before the restart
+			t.result.Notices = append(t.result.Notices, text)
+		}
+	}
+}
+
+// noteBroken lets no new node start when err is a failure of the state.
+func (r *Runner) noteBroken(err error) {
+	if errors.Is(err, ErrState) {
+		r.broken.CompareAndSwap(nil, &err)
 	}
 }
 

@@ -89,3 +89,15 @@ func TestRowWithAForeignSessionIsFree(t *testing.T) {
 		}
 	}
 }
+
+// A run must find out before it calls anybody that it can claim no node.
+func TestCheckWritableFindsThatNothingCanBeClaimed(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	if err := os.WriteFile(filepath.Join(s.Dir(), sessionsDir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckWritable(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+}

@@ -49,10 +49,13 @@ func (s *Store) Dir() string { return s.dir }
 // engine. A process that ends without Close frees them too.
 func (s *Store) Close() error { return s.engine.close() }
 
-// CheckWritable finds out by a durable write whether the state takes writes. It
-// creates what is missing. The error is ErrUnavailable, ErrDamaged or
-// ErrOldState.
+// CheckWritable finds out by a durable write whether the state takes writes, and
+// starts the session, without which no node can be claimed. It creates what is
+// missing. The error is ErrUnavailable, ErrDamaged or ErrOldState.
 func (s *Store) CheckWritable() error {
+	if _, err := s.engine.session(); err != nil {
+		return err
+	}
 	return s.updateValue("checked", func([]byte) ([]byte, error) {
 		return []byte(time.Now().UTC().Format(time.RFC3339Nano)), nil
 	})
