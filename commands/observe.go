@@ -140,8 +140,11 @@ func (c *cycle) remember(doc *output.Document) error {
 		})
 	}
 	packed, err := doc.Save(filepath.Join(c.cfg.StateDir, output.LastRunFile))
-	if packed == nil {
-		return err
+	if packed == nil { // no copy: what status and the next run read is kept all the same
+		var failure error
+		if packed, failure = doc.Pack(); failure != nil {
+			return errors.Join(err, failure)
+		}
 	}
 	return errors.Join(err, c.store.SaveLastReport(packed))
 }
