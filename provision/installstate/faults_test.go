@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -143,4 +145,31 @@ func TestPermissionsNameWhatHelps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A file that root is about to give to this user is waited for, and not for ever.
+func TestFilesOnTheirWayFromRootAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		err := awaitHandover(func() error {
+			if tries++; tries < 5 {
+				return unavailable("state.db-wal", unix.EACCES)
+			}
+			return nil
+		})
+		if err != nil || tries != 5 {
+			t.Errorf("got %v after %d tries, want success at the fifth", err, tries)
+		}
+		start := time.Now()
+		err = awaitHandover(func() error { return unavailable("state.db-wal", unix.EACCES) })
+		if took := time.Since(start); !errors.Is(err, unix.EACCES) || took > 2*handover {
+			t.Errorf("got %v after %v, want the refusal after about %v", err, took, handover)
+		}
+		tries = 0
+		err = awaitHandover(func() error { tries++; return unavailable("state.db", unix.ENOSPC) })
+		if !errors.Is(err, unix.ENOSPC) || tries != 1 {
+			t.Errorf("got %v after %d tries, want another failure at once", err, tries)
+		}
+	})
 }

@@ -35,7 +35,11 @@ func lockRun(dir string) (*RunLock, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, runLockFile)
-	file, _, err := openRegular(path)
+	var file *os.File
+	err := awaitHandover(func() (err error) {
+		file, _, err = openRegular(path)
+		return err
+	})
 	if err != nil {
 		return nil, unavailable(path, err)
 	}

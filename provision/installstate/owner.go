@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+	driver "modernc.org/sqlite"
+	result "modernc.org/sqlite/lib"
 )
 
 // ensureDirectory creates the state directory if it is missing and checks it.
@@ -62,7 +65,31 @@ func checkAccess(path string, info, directory fs.FileInfo) error {
 	case home == me:
 		hint = fmt.Sprintf("it belongs to %s: as root run `chown %s %s`", ownerName(info), ownerName(directory), path)
 	}
-	return fmt.Errorf("%w: uid %d may not write to %s; %s", ErrUnavailable, me, path, hint)
+	return noAccess{fmt.Errorf("%w: uid %d may not write to %s; %s", ErrUnavailable, me, path, hint)}
+}
+
+// noAccess is ErrUnavailable that is fs.ErrPermission, too.
+type noAccess struct{ error }
+
+// Unwrap returns both.
+func (n noAccess) Unwrap() []error { return []error{n.error, fs.ErrPermission} }
+
+// handover bounds the wait for a file that root makes in another user's directory
+// to become that user's: root makes it first and gives it away then.
+const handover = time.Second
+
+// awaitHandover tries again while the files may be on their way to this user.
+func awaitHandover(try func() error) error {
+	for end := time.Now().Add(handover); ; time.Sleep(handover / 100) {
+		if err := try(); !mayBeHandedOver(err) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func mayBeHandedOver(err error) bool {
+	var failure *driver.Error
+	return errors.Is(err, fs.ErrPermission) || errors.As(err, &failure) && failure.Code()&0xff == result.SQLITE_CANTOPEN
 }
 
 // checkGroup refuses a directory that a group shares when the files this process

@@ -23,17 +23,18 @@ type fileSession struct {
 }
 
 // startSession creates and locks this process's session file in dir.
-func startSession(dir string) (*fileSession, error) {
+func startSession(dir string) (s *fileSession, err error) {
 	sessions := filepath.Join(dir, sessionsDir)
 	if err := makeSessionsDir(dir, sessions); err != nil {
 		return nil, unavailable(sessions, err)
 	}
-	for {
-		s, err := tryStartSession(sessions, rand.Text())
-		if s != nil || err != nil {
-			return s, err
+	err = awaitHandover(func() (err error) {
+		for s == nil && err == nil {
+			s, err = tryStartSession(sessions, rand.Text())
 		}
-	}
+		return err
+	})
+	return s, err
 }
 
 // makeSessionsDir creates the directory for the owner of the state directory.

@@ -47,7 +47,7 @@ var oldForm = [...]string{"nodes", "journal", "paused.json", "counters.json", "l
 
 // openDatabase opens the database in dir. With create it makes what is missing,
 // else a missing database is fs.ErrNotExist.
-func openDatabase(dir string, create bool) (*database, error) {
+func openDatabase(dir string, create bool) (db *database, err error) {
 	check := checkDirectory
 	if create {
 		check = ensureDirectory
@@ -59,20 +59,27 @@ func openDatabase(dir string, create bool) (*database, error) {
 	if err != nil {
 		return nil, unavailable(dir, err)
 	}
-	err = checkDatabaseFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := errors.Join(checkOldForm(dir), checkOrphans(path)); err != nil {
-			return nil, err
+	err = awaitHandover(func() (err error) {
+		if err = ensureDatabase(dir, path, create); err == nil {
+			db, err = connectDatabase(path)
 		}
-		if !create {
-			return nil, fs.ErrNotExist
-		}
-		err = createDatabase(dir, path)
+		return err
+	})
+	return db, err
+}
+
+// ensureDatabase checks the file, and with create makes it if it is missing.
+func ensureDatabase(dir, path string, create bool) error {
+	if err := checkDatabaseFile(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err != nil {
-		return nil, err
+	if err := errors.Join(checkOldForm(dir), checkOrphans(path)); err != nil {
+		return err
 	}
-	return connectDatabase(path)
+	if !create {
+		return fs.ErrNotExist
+	}
+	return createDatabase(dir, path)
 }
 
 // checkDatabaseFile looks at the file before SQLite does, which would follow
