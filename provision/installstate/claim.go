@@ -126,14 +126,15 @@ func (s *Store) AcquireMutationLock(identity string) (*Claim, error) {
 }
 
 // AcquireRunLock takes the lock that one `once` or `watch` on this host holds
-// while it runs, and removes what dead processes left: session files, and rows
-// without a record. When a run is at work the error is a *LockHeld.
+// while it runs, and removes what dead processes left: session files, half a
+// database, and rows without a record. When a run is at work the error is a *LockHeld.
 func (s *Store) AcquireRunLock() (*RunLock, error) {
 	lock, err := lockRun(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	removeDeadSessions(s.dir)
+	removeLeftovers(s.dir)
 	if err := s.removeAbandoned(); err != nil {
 		lock.Release()
 		return nil, err

@@ -101,3 +101,22 @@ func TestCheckWritableFindsThatNothingCanBeClaimed(t *testing.T) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 }
+
+// A kill while the database is made leaves half of one under another name.
+func TestRunRemovesHalfADatabase(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	inPhase(t, s, Complete)
+	left := filepath.Join(s.Dir(), newPrefix+"123")
+	if err := errors.Join(os.Mkdir(left, 0o700), os.WriteFile(filepath.Join(left, DatabaseFile), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := s.AcquireRunLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Release()
+	if _, err := os.Lstat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want it removed", err)
+	}
+}

@@ -158,25 +158,58 @@ func checkOrphans(path string) error {
 	return nil
 }
 
+// What this program makes in the state directory for a moment.
+const (
+	newPrefix   = ".new-state-"
+	probePrefix = ".probe-"
+)
+
+// removeLeftovers removes what processes that were killed left of that, once
+// there is a database: until then one may be in the making.
+func removeLeftovers(dir string) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	if _, err := root.Lstat(DatabaseFile); err != nil {
+		return
+	}
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, probePrefix) {
+			_ = root.RemoveAll(name)
+		}
+	}
+}
+
 // createDatabase makes the database under another name and links it to its own,
 // so that no process ever sees half of one. When another process was faster its
 // database stays.
-func createDatabase(dir, path string) (err error) {
-	made, err := os.MkdirTemp(dir, ".new-state-")
+func createDatabase(dir, path string) error {
+	made, err := os.MkdirTemp(dir, newPrefix)
 	if err != nil {
 		return unavailable(dir, err)
 	}
-	defer func() {
-		if removed := os.RemoveAll(made); err == nil && removed != nil {
-			err = unavailable(made, removed)
-		}
-	}()
 	temporary := filepath.Join(made, DatabaseFile)
-	if err := makeDatabase(dir, temporary); err != nil {
-		return explain(path, err)
+	if err = makeDatabase(dir, temporary); err == nil {
+		err = os.Link(temporary, path)
 	}
-	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return unavailable(path, err)
+	err = explain(path, err)
+	removed := os.RemoveAll(made)
+	if _, missing := os.Lstat(path); missing != nil {
+		if err == nil {
+			err = unavailable(path, missing)
+		}
+		return err
+	}
+	// It is there. If not from here, another process was faster, and may have
+	// removed what was made here.
+	if removed != nil {
+		return unavailable(made, removed)
 	}
 	return syncDirectory(dir)
 }
@@ -367,7 +400,7 @@ func probe(dir string) error {
 		}
 		defer file.Close()
 	}
-	file, err := os.CreateTemp(dir, ".probe-")
+	file, err := os.CreateTemp(dir, probePrefix)
 	if err != nil {
 		return err
 	}
