@@ -97,8 +97,7 @@ func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*
 // state directory can be written before anybody is called.
 func (c *cycle) admitted() error {
 	if c.options.dryRun {
-		c.tellOfDryRun()
-		return nil
+		return c.tellOfDryRun()
 	}
 	if err := checkPause(c.store); err != nil {
 		return err
@@ -118,17 +117,21 @@ func (c *cycle) admitted() error {
 }
 
 // tellOfDryRun says what else to know of a dry run: where its log is, and that a
-// real run is at work beside it, whose doings are not in the plan.
-func (c *cycle) tellOfDryRun() {
+// real run is at work beside it, whose doings are not in the plan. A state that
+// cannot be read leaves nothing to plan with.
+func (c *cycle) tellOfDryRun() error {
 	if c.spared != "" && !c.unattended {
 		c.say("info", "a dry run changes nothing on disk: its log goes to stderr, not to "+c.spared)
 	}
 	if holder, held, err := c.store.RunHolder(); err == nil && held {
 		c.say("warning", fmt.Sprintf("a run is at work meanwhile (%s): nodes may be gone before this plan is read", holder))
 	}
-	if err := checkPause(c.store); err != nil {
-		c.say("warning", "a real run would do nothing now: "+withoutNothing(err))
+	err := checkPause(c.store)
+	if !errors.Is(err, errNothing) {
+		return err
 	}
+	c.say("warning", "a real run would do nothing now: "+withoutNothing(err))
+	return nil
 }
 
 func (c *cycle) limitTime() {

@@ -1,12 +1,15 @@
 package commands
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"choria-provision/config"
 	"choria-provision/output"
+	"choria-provision/provision/installstate"
 )
 
 // The copy for scripts must not cost the report that status and the next run use.
@@ -23,5 +26,16 @@ func TestReportIsKeptWhenItsCopyCannotBeMade(t *testing.T) {
 	}
 	if got, err := lastReport(store); err != nil || got == nil || got.Run.Command != "once" {
 		t.Errorf("got %+v, %v, want the report", got, err)
+	}
+}
+
+// A dry run with a state that cannot be read has nothing to plan with: it ends
+// before it calls anybody, and says so once.
+func TestDryRunEndsWhenTheStateCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var told bytes.Buffer
+	c := &cycle{app: &app{Streams: Streams{Err: &told}}, store: brokenStore(t), options: cycleOptions{dryRun: true}}
+	if err := c.admitted(); !errors.Is(err, installstate.ErrDamaged) || told.Len() != 0 {
+		t.Errorf("got %v and %q, want the failure alone", err, &told)
 	}
 }
