@@ -58,7 +58,11 @@ func (a *app) newCycle(stop context.Context, o cycleOptions) (*cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.openStore(stop, cfg)
+	open := a.openStore
+	if o.dryRun {
+		open = a.readStore
+	}
+	store, err := open(stop, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +157,7 @@ func (c *cycle) work(find func(*cycle) ([]discovery.Sighting, error)) (provision
 	}
 	c.conn = conn
 	c.closers = append(c.closers, conn.Close)
+	conn.SetFence(fence(c.store, nil))
 	if err := c.lead(); err != nil {
 		return provision.Summary{}, err
 	}
@@ -215,7 +220,7 @@ func (c *cycle) lead() (err error) {
 		return err
 	}
 	c.closers = append(c.closers, c.lease.Release)
-	c.conn.SetFence(c.lease.Fence)
+	c.conn.SetFence(fence(c.store, c.lease))
 	return nil
 }
 

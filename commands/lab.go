@@ -25,6 +25,7 @@ func (a *app) lab() {
 	c := a.cli.Command("lab", "Starts a broker and real servers to provision, on this machine only")
 	intFlag(c.Flag("nodes", "Number of servers").Default("3"), 0, &o.Nodes)
 	c.Flag("enrollment", "Kind of network: insecure, pki or issuer").Default(lab.Issuer).EnumVar(&o.Enrollment, lab.Insecure, lab.PKI, lab.Issuer)
+	intFlag(c.Flag("hosts", "Run the command as this many hosts that share their records; not with --enrollment insecure").PlaceHolder("N"), 1, &o.Hosts)
 	c.Flag("keep", "Put everything into this directory, empty or absent, and leave it there").PlaceHolder("DIR").StringVar(&o.Dir)
 	c.Flag("helper", "Command line of a helper to use instead of the lab's own").PlaceHolder("CMD").StringVar(&o.Helper)
 	intFlag(c.Flag("simulate", "Add this many light simulated nodes").PlaceHolder("N"), 0, &o.Simulate)
@@ -54,7 +55,7 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 		<-stop.Done()
 		return nil
 	}
-	ended := a.runInLab(stop, l, o.command)
+	ended := a.runOnHosts(stop, l, o)
 	if stop.Err() != nil { // nothing is to be expected of the servers
 		if ended == nil {
 			return errInterrupted
@@ -68,6 +69,9 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 func (o *labOptions) check() error {
 	if o.Nodes < 0 || o.Simulate < 0 || o.Nodes+o.Simulate < 1 || o.expect > o.Nodes+o.Simulate {
 		return fmt.Errorf("--nodes %d and --simulate %d with --expect %d: at least one node is needed, and no more can be expected", o.Nodes, o.Simulate, o.expect)
+	}
+	if o.Hosts > 0 && o.Enrollment == lab.Insecure {
+		return errors.New("--hosts with --enrollment insecure: hosts share records on issuer and pki networks")
 	}
 	for _, text := range o.faults {
 		fault, err := fleet.ParseFault(text)
@@ -93,6 +97,13 @@ func (a *app) explainLab(l *lab.Lab, o labOptions) error {
 	for _, pair := range l.Exports() {
 		name, value, _ := strings.Cut(pair, "=")
 		fmt.Fprintf(&exports, "    export %s=%s\n", name, shellquote.Join(value))
+	}
+	if o.Hosts > 0 {
+		fmt.Fprintf(&exports, "\nand for one of the %d hosts, here the first:\n\n", o.Hosts)
+		for _, pair := range l.HostExports(0) {
+			name, value, _ := strings.Cut(pair, "=")
+			fmt.Fprintf(&exports, "    export %s=%s\n", name, shellquote.Join(value))
+		}
 	}
 	_, err := fmt.Fprintf(a.Out, "%s to be provisioned. In another terminal:\n\n%s\nthen provision discover, provision once. Logs and everything else are in\n%s. Ctrl-C ends the lab.\n",
 		waiting(o), &exports, l.Dir())

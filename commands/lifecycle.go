@@ -66,12 +66,11 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	if err := checkPause(store); err != nil {
 		return err
 	}
-	l, done, err := a.lifecycleIn(stop, cfg, o.collective)
+	l, done, err := a.lifecycleIn(stop, cfg, store, o.collective)
 	if err != nil {
 		return err
 	}
 	defer done()
-	l.May = mayWork(store, nil)
 
 	var failures []error
 	doc := lifecycleDocument{Nodes: []lifecycleResult{}}
@@ -151,7 +150,7 @@ func (a *app) sayNotice(event any) {
 // lifecycleIn connects to the collective that nodes are in. Outside of
 // provisioning the broker's provisioning login would put us into an account
 // where they are not.
-func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, collective string) (provision.Lifecycle, func(), error) {
+func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, store *installstate.Store, collective string) (provision.Lifecycle, func(), error) {
 	client, err := a.loadChoria(cfg)
 	if err != nil {
 		return provision.Lifecycle{}, nil, err
@@ -168,8 +167,9 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, collective s
 	if err != nil {
 		return provision.Lifecycle{}, nil, errors.Join(err, closeLog())
 	}
+	conn.SetFence(fence(store, nil))
 	l := provision.Lifecycle{
-		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop, Tell: a.sayNotice,
+		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop, Tell: a.sayNotice, May: mayWork(store, nil),
 	}
 	done := func() {
 		conn.Close()

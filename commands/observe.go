@@ -163,7 +163,7 @@ func (s *seen) publish(c *cycle, end output.End) {
 		}
 	}
 	if c.cfg.Pushgateway.URL != "" {
-		if err := output.NewPusher(c.cfg.Pushgateway, c.cfg.Site).Push(context.Background(), s.registry); err != nil {
+		if err := output.NewPusher(c.cfg.Pushgateway, c.cfg.Site, c.store.Host()).Push(context.Background(), s.registry); err != nil {
 			s.logger.Warnf("metrics were not pushed: %v", err)
 		}
 	}

@@ -73,7 +73,7 @@ func (a *app) runReset(stop context.Context, o resetOptions) error {
 		return err
 	}
 	if o.reprovision {
-		send, closeSender, err := a.reprovisioner(stop, cfg, o.collective, mayWork(store, nil))
+		send, closeSender, err := a.reprovisioner(stop, cfg, store, o.collective)
 		if err != nil {
 			return err
 		}

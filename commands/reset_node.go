@@ -110,25 +110,24 @@ func notSentBack(name string, recorded bool, err error) error {
 	return fmt.Errorf("%s: not sent back to provisioning mode: %w; its record stays `resetting`: the same command tries again, without --reprovision it only forgets the record", name, err)
 }
 
-// forgetInReport removes the nodes that were reset from the report of the last
-// run: status would show failures of what is no longer known.
+// forgetInReport removes the nodes that were reset from the reports of the last
+// runs: status would show failures of what is no longer known. A report that
+// cannot be read shows nothing of them either.
 func forgetInReport(store *installstate.Store, results []resetResult) error {
-	report, err := lastReport(store)
-	if report == nil || err != nil {
-		return nil // nothing is shown of it either
-	}
-	forgotten := false
-	for _, r := range results {
-		if r.Error == "" && report.Forget(r.Identity) {
-			forgotten = true
+	return store.EditLastReports(func(packed []byte) ([]byte, error) {
+		report, err := output.ReadReport(packed)
+		if err != nil {
+			return nil, nil
 		}
-	}
-	if !forgotten {
-		return nil
-	}
-	packed, err := report.Pack()
-	if err != nil {
-		return err
-	}
-	return store.SaveLastReport(packed)
+		forgotten := false
+		for _, r := range results {
+			if r.Error == "" && report.Forget(r.Identity) {
+				forgotten = true
+			}
+		}
+		if !forgotten {
+			return nil, nil
+		}
+		return report.Pack()
+	})
 }

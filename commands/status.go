@@ -23,6 +23,8 @@ type statusDocument struct {
 	Running       *runningNow         `json:"running"` // null: no run is at work
 	Pause         *installstate.Pause `json:"pause"`   // null: not paused
 	LastRun       *lastRun            `json:"last_run"`
+	Host          string              `json:"host,omitempty"`  // this one, when the records are shared
+	Hosts         []hostRun           `json:"hosts,omitempty"` // the last run of each, when the records are shared
 	Records       recordCounts        `json:"records"`
 	Nodes         []nodeStatus        `json:"nodes"` // those that are not simply complete
 	Problems      []string            `json:"problems,omitempty"`
@@ -31,6 +33,7 @@ type statusDocument struct {
 // runningNow is a process that holds a lock; PID is 0 when it did not say.
 type runningNow struct {
 	PID     int       `json:"pid"`
+	Host    string    `json:"host,omitempty"` // empty: this one
 	Started time.Time `json:"started,omitzero"`
 }
 
@@ -38,6 +41,12 @@ type runningNow struct {
 type lastRun struct {
 	output.Run
 	Totals output.Totals `json:"totals"`
+}
+
+// hostRun is the last run on one host.
+type hostRun struct {
+	Host    string   `json:"host"`
+	LastRun *lastRun `json:"last_run"`
 }
 
 // recordCounts counts records by phase; Unusable ones have none.
@@ -53,7 +62,7 @@ func (a *app) runStatus(stop context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := a.openStore(stop, cfg)
+	store, err := a.readStore(stop, cfg)
 	if err != nil {
 		return err
 	}
@@ -74,29 +83,39 @@ func (a *app) runStatus(stop context.Context) error {
 // readable; anything else that is not becomes one of the problems.
 func gatherStatus(store *installstate.Store, now time.Time) (statusDocument, error) {
 	doc := statusDocument{
-		SchemaVersion: 1, StateDir: store.Dir(), RunAs: installstate.RunAs(store.Dir()), Now: now.UTC().Round(0), Nodes: []nodeStatus{},
+		SchemaVersion: 1, StateDir: store.Dir(), RunAs: installstate.RunAs(store.Dir()), Now: now.UTC().Round(0),
+		Host: output.Escape(store.Host()), Nodes: []nodeStatus{},
 	}
 	entries, err := store.List()
 	if err != nil {
 		return doc, err
 	}
-	report, err := lastReport(store)
+	reports, err := lastReports(store)
 	doc.problem(err)
-	if report == nil {
-		report = &output.Document{}
-	} else {
-		doc.LastRun = &lastRun{report.Run, report.Totals}
-	}
+	doc.lastRuns(reports)
 	doc.Pause, err = store.Pause()
 	doc.problem(err)
 	holder, running, err := store.RunHolder()
 	doc.problem(err)
 	if running {
-		doc.Running = &runningNow{holder.PID, holder.Since}
+		doc.Running = &runningNow{holder.PID, "", holder.Since}
 	}
 	doc.Records = countRecords(entries)
-	doc.Nodes = append(doc.Nodes, nodeStates(entries, *report, now)...)
+	doc.Nodes = append(doc.Nodes, nodeStates(entries, reports, now)...)
 	return doc, nil
+}
+
+// lastRuns sets this host's last run, and that of each host.
+func (d *statusDocument) lastRuns(reports []hostReport) {
+	for _, r := range reports {
+		run := &lastRun{r.doc.Run, r.doc.Totals}
+		if r.host == d.Host {
+			d.LastRun = run
+		}
+		if r.host != "" {
+			d.Hosts = append(d.Hosts, hostRun{r.host, run})
+		}
+	}
 }
 
 func (d *statusDocument) problem(err error) {

@@ -44,27 +44,24 @@ type nodeStatus struct {
 	Holder    *runningNow `json:"holder,omitempty"` // who is at work on it
 }
 
-// nodeStates puts records, locks and the last run's report together.
-func nodeStates(entries []installstate.Entry, report output.Document, now time.Time) []nodeStatus {
-	last := make(map[string]output.Node)
-	for _, node := range append(report.Nodes, report.Earlier...) { // what is earlier is skipped now, or not there
-		last[node.Identity] = node
-	}
+// nodeStates puts records, locks and the last runs' reports together.
+func nodeStates(entries []installstate.Entry, reports []hostReport, now time.Time) []nodeStatus {
+	last := lastNodes(reports)
 	var states []nodeStatus
 	for _, entry := range entries {
 		name := output.Escape(entry.Identity)
-		node := last[name]
-		if entry.Record.Updated.After(nodeEnd(node, report.Run)) { // a session worked on it since
-			node = output.Node{}
+		seen := last[name]
+		if entry.Record.Updated.After(seen.end) { // a session worked on it since
+			seen.node = output.Node{}
 		}
 		delete(last, name)
-		if s, ok := withRecord(entry, node, now); ok {
+		if s, ok := withRecord(entry, seen.node, now); ok {
 			states = append(states, s)
 		}
 	}
-	for name, node := range last {
-		if s, ok := withoutRecord(name, node); ok {
-			s.Since = nodeEnd(node, report.Run)
+	for name, seen := range last {
+		if s, ok := withoutRecord(name, seen.node); ok {
+			s.Since = seen.end
 			states = append(states, s)
 		}
 	}
@@ -77,17 +74,6 @@ func nodeStates(entries []installstate.Entry, report output.Document, now time.T
 	return states
 }
 
-// nodeEnd is when the run was done with the node; nodes of earlier runs have
-// times of their own.
-func nodeEnd(node output.Node, run output.Run) time.Time {
-	if node.Started == nil {
-		return run.Started.Add(seconds(run.Duration))
-	}
-	return node.Started.Add(seconds(node.Duration))
-}
-
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-
 // withRecord is false for a node that is simply complete.
 func withRecord(entry installstate.Entry, node output.Node, now time.Time) (nodeStatus, bool) {
 	s := nodeStatus{Identity: output.Escape(entry.Identity), Since: entry.Record.Updated}
@@ -97,7 +83,7 @@ func withRecord(entry installstate.Entry, node output.Node, now time.Time) (node
 	switch {
 	case entry.Locked:
 		s.State, s.Since = stateWorking, entry.Holder.Since
-		s.Holder = &runningNow{entry.Holder.PID, entry.Holder.Since}
+		s.Holder = &runningNow{entry.Holder.PID, output.Escape(entry.Holder.Host), entry.Holder.Since}
 	case entry.Err != nil:
 		s.State = stateUnusable
 		s.Why, s.Advice = unusableBecause(entry.Err)

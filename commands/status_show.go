@@ -16,13 +16,12 @@ func showStatus(p *output.Page, d statusDocument) {
 	for _, problem := range d.Problems {
 		p.Warning(problem)
 	}
-	p.Pairs(
-		output.Pair{Name: "last run", Value: d.lastRunText(), Tone: d.lastRunTone()},
+	p.Pairs(append(d.lastRunPairs(),
 		output.Pair{Name: "now", Value: d.runningText()},
 		d.pausePair(),
 		output.Pair{Name: "records", Value: d.Records.String()},
 		output.Pair{Name: "state", Value: d.StateDir, Tone: output.Dim},
-	)
+	)...)
 	if d.RunAs != "" {
 		p.Pairs(output.Pair{Name: "run as", Value: fmt.Sprintf("runuser -u %s -- provision ...", d.RunAs), Tone: output.Dim})
 	}
@@ -61,7 +60,7 @@ func (n nodeStatus) line(now time.Time) string {
 		parts = append(parts, ago(now, n.Since))
 	}
 	if n.Holder != nil && n.Holder.PID != 0 {
-		parts = append(parts, fmt.Sprintf("process %d", n.Holder.PID))
+		parts = append(parts, n.Holder.String())
 	}
 	if !n.HeldUntil.IsZero() {
 		parts = append(parts, "held for another "+span(n.HeldUntil.Sub(now)))
@@ -80,12 +79,36 @@ func (n nodeStatus) line(now time.Time) string {
 	}
 }
 
-func (d statusDocument) lastRunText() string {
-	r := d.LastRun
+// lastRunPairs are the last run, or that of each host.
+func (d statusDocument) lastRunPairs() (pairs []output.Pair) {
+	if d.Host == "" || len(d.Hosts) == 0 {
+		return []output.Pair{d.LastRun.pair("last run", d.Now)}
+	}
+	for _, h := range d.Hosts {
+		pair := h.LastRun.pair("last run", d.Now)
+		pair.Value = h.Host + ": " + pair.Value
+		pairs = append(pairs, pair)
+	}
+	return pairs
+}
+
+func (r *lastRun) pair(name string, now time.Time) output.Pair {
+	return output.Pair{Name: name, Value: r.text(now), Tone: r.tone()}
+}
+
+// String names the process, and its host beside others.
+func (r runningNow) String() string {
+	if r.Host == "" {
+		return fmt.Sprintf("process %d", r.PID)
+	}
+	return fmt.Sprintf("process %d on %s", r.PID, r.Host)
+}
+
+func (r *lastRun) text(now time.Time) string {
 	if r == nil {
 		return "none is recorded"
 	}
-	text := fmt.Sprintf("%s (%s), took %s, exit code %d", r.Started.Local().Format(time.DateTime), ago(d.Now, r.Started),
+	text := fmt.Sprintf("%s (%s), took %s, exit code %d", r.Started.Local().Format(time.DateTime), ago(now, r.Started),
 		span(time.Duration(r.Duration*float64(time.Second))), r.ExitCode)
 	if r.Site != "" {
 		text += ", site " + r.Site
@@ -109,11 +132,11 @@ func (d statusDocument) lastRunText() string {
 	return text
 }
 
-func (d statusDocument) lastRunTone() output.Tone {
+func (r *lastRun) tone() output.Tone {
 	switch {
-	case d.LastRun == nil, d.LastRun.ExitCode == exitDone:
+	case r == nil, r.ExitCode == exitDone:
 		return output.Plain
-	case d.LastRun.ExitCode == exitNodes, d.LastRun.ExitCode == exitInterrupted:
+	case r.ExitCode == exitNodes, r.ExitCode == exitInterrupted:
 		return output.Warn
 	default:
 		return output.Bad

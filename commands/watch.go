@@ -92,6 +92,7 @@ func (w *watch) run() error {
 		return w.ending(err)
 	}
 	w.conn = conn
+	conn.SetFence(fence(w.store, nil))
 	w.closers = append(w.closers, conn.Close)
 	conn.Follow(w.hooks())
 	if err := w.build(w.cfg); err != nil {
@@ -141,7 +142,11 @@ func (w *watch) campaign(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	if !w.cfg.LeaderElection {
 		w.leads.Store(true)
-		w.logger.Infof("watching as the only instance, connected to %s", w.conn.Server())
+		beside := "as the only instance"
+		if host := w.store.Host(); host != "" {
+			beside = "as " + host + " beside the hosts that share its records"
+		}
+		w.logger.Infof("watching %s, connected to %s", beside, w.conn.Server())
 		ended <- nil
 		return ended
 	}
@@ -160,7 +165,7 @@ func (w *watch) campaign(ctx context.Context) <-chan error {
 
 func (w *watch) won(lease *network.Lease) {
 	w.term.Store(lease)
-	w.conn.SetFence(lease.Fence)
+	w.conn.SetFence(fence(w.store, lease))
 	w.leads.Store(true)
 	w.paused()
 	w.logger.Info("this instance leads: it provisions from now on")

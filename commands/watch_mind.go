@@ -84,7 +84,7 @@ func (w *watch) checkPause() {
 // fixed are the keys that only count at the start.
 var fixed = []string{
 	"broker_provisioning_password", "broker_provisioning_password_file", "choria_insecure", "connect_timeout", "helper_workers", "leader_election",
-	"lifecycle_component", "logfile", "loglevel", "monitor_address", "monitor_port", "site", "state_dir", "workers",
+	"lifecycle_component", "logfile", "loglevel", "monitor_address", "monitor_port", "records", "records_choria_config", "site", "state_dir", "workers",
 }
 
 // reload reads the configuration again. One that cannot be used is refused and

@@ -129,7 +129,7 @@ func (w *watch) may() error {
 	if term := w.term.Load(); term != nil && term.Err() != nil { // the loss is found out in a moment
 		return fmt.Errorf("%w: %w", provision.ErrNotLeader, term.Err())
 	}
-	return nil
+	return checkClaims(w.store)
 }
 
 // paused brings the gauge up to date: a standby is paused too.
@@ -306,7 +306,7 @@ func (w *watch) publish(worked bool) {
 	if cfg.Pushgateway.URL == "" || !worked && w.may() != nil {
 		return
 	}
-	if err := output.NewPusher(cfg.Pushgateway, cfg.Site).Push(context.Background(), w.registry); err != nil {
+	if err := output.NewPusher(cfg.Pushgateway, cfg.Site, w.store.Host()).Push(context.Background(), w.registry); err != nil {
 		w.logger.Warnf("metrics were not pushed: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"choria-provision/config"
 	"choria-provision/internal/network"
@@ -31,16 +32,25 @@ func (a *app) dial(stop context.Context, cfg *config.Config, client *choriaconfi
 	client.CustomLogger = logger
 	conn, err := network.Dial(stop, client, "provision "+client.Identity, cfg.ConnectTimeout.Duration)
 	switch {
-	case errors.Is(err, network.ErrSecurity):
-		return nil, fmt.Errorf("%w: %s: %w", errConfig, client.ConfigFile, err)
-	case err != nil && stop.Err() != nil:
-		return nil, fmt.Errorf("%w: while connecting", interruption(stop))
 	case cfg.Insecure && errors.Is(err, network.ErrTLS):
 		return nil, fmt.Errorf("%w; the broker demands TLS, which `choria_insecure: true` turns off here: take `choria_insecure` out", err)
 	case err != nil:
-		return nil, withRemedy(err)
+		return nil, withRemedy(connectError(stop, client, err))
 	}
 	return conn, nil
+}
+
+// connectError tells a configuration that cannot be used, and a command that was
+// stopped, from a broker that cannot be reached.
+func connectError(stop context.Context, client *choriaconfig.Config, err error) error {
+	switch {
+	case errors.Is(err, network.ErrSecurity):
+		return fmt.Errorf("%w: %s: %w", errConfig, client.ConfigFile, err)
+	case stop.Err() != nil:
+		return fmt.Errorf("%w: while connecting", interruption(stop))
+	default:
+		return err
+	}
 }
 
 // remedies says what to do about a connection that could not be made.
@@ -72,21 +82,16 @@ func interruption(stop context.Context) error {
 	return fmt.Errorf("%w: %w", errInterrupted, cause)
 }
 
-// openStore returns the state that the configuration names. The caller closes
-// it.
-func (a *app) openStore(_ context.Context, cfg *config.Config) (*installstate.Store, error) {
-	return installstate.NewStore(cfg.StateDir), nil
-}
-
 // mayWork returns what is asked before every attempt of every call: whether
-// provisioning is paused, and whether this process still leads.
+// provisioning is paused, and whether this process still holds its claims and
+// leads.
 func mayWork(store *installstate.Store, lease *network.Lease) func() error {
 	return func() error {
 		if err := checkPause(store); err != nil {
 			return newNotNow(err)
 		}
 		if lease == nil || lease.Err() == nil {
-			return nil
+			return checkClaims(store)
 		}
 		return fmt.Errorf("%w: %w", provision.ErrNotLeader, lease.Err())
 	}
@@ -112,6 +117,24 @@ func (n notNow) Unwrap() []error { return []error{n.cause, n.err} }
 // withoutNothing leaves out that nothing was done.
 func withoutNothing(err error) string {
 	return strings.TrimPrefix(err.Error(), errNothing.Error()+": ")
+}
+
+// fence returns until when requests may act: as long as this process's claims
+// last, and its lease if there is one.
+func fence(store *installstate.Store, lease *network.Lease) network.Fence {
+	claims := func() (time.Time, error) { return store.Deadline(), nil }
+	if lease == nil {
+		return claims
+	}
+	return network.EarliestFence(claims, lease.Fence)
+}
+
+// checkClaims returns an error when nodes may be another process's by now.
+func checkClaims(store *installstate.Store) error {
+	if err := store.CheckClaims(); err != nil {
+		return fmt.Errorf("%w: %w", provision.ErrState, err)
+	}
+	return nil
 }
 
 // checkPause returns errNothing while provisioning is paused, or the error of a
@@ -153,18 +176,4 @@ func lastReport(store *installstate.Store) (*output.Document, error) {
 		return nil, err
 	}
 	return &doc, nil
-}
-
-// failedLastRun returns a function that reports whether a node failed in the last
-// run. A report that cannot be read only costs the order of nodes.
-func failedLastRun(store *installstate.Store) func(string) bool {
-	last, err := lastReport(store)
-	if err != nil || last == nil {
-		return nil
-	}
-	failed := map[string]bool{}
-	for _, node := range append(last.Nodes, last.Earlier...) {
-		failed[node.Identity] = failed[node.Identity] || node.Outcome == string(provision.Failed)
-	}
-	return func(identity string) bool { return failed[identity] }
 }

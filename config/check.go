@@ -21,6 +21,7 @@ func (c *Config) check(o Overrides) []finding {
 		checkDurations,
 		checkWords,
 		checkSecrets,
+		checkRecords,
 		checkFeatures,
 		checkUnread,
 		checkVerifyKey,

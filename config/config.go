@@ -39,6 +39,8 @@ type Config struct {
 	Features           Features  `yaml:"features"`
 
 	StateDir           string      `yaml:"state_dir"`
+	Records            string      `yaml:"records"`               // embedded or streams
+	RecordsChoria      string      `yaml:"records_choria_config"` // Choria client configuration; for streams
 	ConnectTimeout     Duration    `yaml:"connect_timeout"`
 	DiscoveryTimeout   Duration    `yaml:"discovery_timeout"`
 	RPCTimeout         Duration    `yaml:"rpc_timeout"` // 0: the agent's own
@@ -101,6 +103,12 @@ const (
 	HelperPersistent = "persistent" // few processes, each asked about many nodes
 )
 
+// The values of records.
+const (
+	RecordsEmbedded = "embedded" // in the state directory of this host
+	RecordsStreams  = "streams"  // in Choria Streams, shared by several hosts
+)
+
 // Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
@@ -114,6 +122,7 @@ func Default() *Config {
 		DiscoveryTimeout:   Duration{2 * time.Second},
 		HelperTimeout:      Duration{10 * time.Second},
 		HelperMode:         HelperExec,
+		Records:            RecordsEmbedded,
 		MonitorAddress:     "127.0.0.1",
 		Pushgateway: Pushgateway{
 			Job:     "choria_provision",

@@ -27,17 +27,19 @@ import (
 // maxAnswer bounds what is read of a gateway's answer, in bytes.
 const maxAnswer = 4 << 10
 
-// Pusher puts metrics into one group of a Pushgateway: that of job, site and
-// the configured grouping. Host, process and node are no part of it, so that
-// runs on several hosts replace each other's metrics rather than pile up.
+// Pusher puts metrics into one group of a Pushgateway: that of job, site, host
+// and the configured grouping. Process and node are no part of it, so that runs
+// replace each other's metrics rather than pile up.
 type Pusher struct {
-	cfg  config.Pushgateway
-	site string
+	cfg        config.Pushgateway
+	site, host string
 }
 
-// NewPusher returns a pusher for the group of that site, which may be empty.
-func NewPusher(cfg config.Pushgateway, site string) *Pusher {
-	return &Pusher{cfg, strings.ToValidUTF8(site, "\uFFFD")}
+// NewPusher returns a pusher for the group of that site, which may be empty, and
+// of one of the hosts that share the state. Without host there is one group,
+// wherever a run takes place.
+func NewPusher(cfg config.Pushgateway, site, host string) *Pusher {
+	return &Pusher{cfg, strings.ToValidUTF8(site, "\uFFFD"), strings.ToValidUTF8(host, "\uFFFD")}
 }
 
 // Push replaces the group by what g gathers. It takes no longer than the
@@ -110,6 +112,9 @@ func (p *Pusher) labels() map[string]string {
 	labels := map[string]string{"site": p.site}
 	maps.Copy(labels, p.cfg.Grouping)
 	labels["site"] = p.site // the group of a site is never another's
+	if p.host != "" {
+		labels["host"] = p.host // nor that of a host: its counters are its own
+	}
 	return labels
 }
 

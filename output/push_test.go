@@ -71,7 +71,7 @@ func TestPushReplacesTheGroup(t *testing.T) {
 		m.Observe(event)
 	}
 	server, got := listen(t, accept)
-	if err := NewPusher(pushConfig(server.URL), "site1").Push(t.Context(), reg); err != nil {
+	if err := NewPusher(pushConfig(server.URL), "site1", "").Push(t.Context(), reg); err != nil {
 		t.Fatal(err)
 	}
 	if len(*got) != 1 || (*got)[0].method != http.MethodPut {
@@ -126,7 +126,7 @@ func TestGroup(t *testing.T) {
 			server, got := listen(t, accept)
 			cfg := pushConfig(server.URL + tt.base)
 			cfg.Job, cfg.Grouping = tt.job, tt.grouping
-			p := NewPusher(cfg, tt.site)
+			p := NewPusher(cfg, tt.site, "")
 			if err := errors.Join(p.Push(t.Context(), reg), p.Delete(t.Context())); err != nil {
 				t.Fatal(err)
 			}
@@ -135,6 +135,20 @@ func TestGroup(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestHostsThatShareRecordsHaveGroupsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	_, reg := newTestMetrics("s")
+	server, got := listen(t, accept)
+	cfg := pushConfig(server.URL)
+	cfg.Job, cfg.Grouping = "j", map[string]string{"host": "not this"}
+	if err := NewPusher(cfg, "s", "host1.example.net").Push(t.Context(), reg); err != nil {
+		t.Fatal(err)
+	}
+	if want := "/metrics/job/j/host/host1.example.net/site/s"; (*got)[0].path != want {
+		t.Errorf("got %s, want %s", (*got)[0].path, want)
 	}
 }
 
@@ -154,19 +168,19 @@ func TestPushWithPasswordAndHeaders(t *testing.T) {
 	_, reg := newTestMetrics("s")
 	cfg := pushConfig(server.URL)
 	cfg.Headers = map[string]string{"x-tenant": "one", "Host": "gateway.example.net"}
-	err := NewPusher(cfg, "s").Push(t.Context(), reg)
+	err := NewPusher(cfg, "s", "").Push(t.Context(), reg)
 	if err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("got %v without a password, want 401", err)
 	}
 	cfg.Username, cfg.PasswordFile = "push", file
-	if err := NewPusher(cfg, "s").Push(t.Context(), reg); err != nil {
+	if err := NewPusher(cfg, "s", "").Push(t.Context(), reg); err != nil {
 		t.Fatal(err)
 	}
 	if last := (*got)[1]; last.header.Get("X-Tenant") != "one" || last.host != "gateway.example.net" {
 		t.Errorf("got headers %v and host %s", last.header, last.host)
 	}
 	cfg.PasswordFile = file + ".gone"
-	if err := NewPusher(cfg, "s").Push(t.Context(), reg); err == nil || !strings.Contains(err.Error(), "pushgateway.password_file") {
+	if err := NewPusher(cfg, "s", "").Push(t.Context(), reg); err == nil || !strings.Contains(err.Error(), "pushgateway.password_file") {
 		t.Errorf("got %v for a missing password file, want the key's name", err)
 	}
 }
@@ -180,14 +194,14 @@ func TestPushOverTLS(t *testing.T) {
 	defer server.Close()
 	_, reg := newTestMetrics("s")
 	cfg := pushConfig(server.URL)
-	if err := NewPusher(cfg, "s").Push(t.Context(), reg); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := NewPusher(cfg, "s", "").Push(t.Context(), reg); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("got %v from a stranger, want an error about its certificate", err)
 	}
 	cfg.CA = filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(cfg.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewPusher(cfg, "s").Push(t.Context(), reg); err != nil || len(got) != 1 {
+	if err := NewPusher(cfg, "s", "").Push(t.Context(), reg); err != nil || len(got) != 1 {
 		t.Errorf("got %v and %d pushes with its CA, want one", err, len(got))
 	}
 }
@@ -219,7 +233,7 @@ func TestPushThatFailsIsAWarning(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, reg := newTestMetrics("s")
-			err := NewPusher(pushConfig(tt.url), "s").Push(t.Context(), reg)
+			err := NewPusher(pushConfig(tt.url), "s", "").Push(t.Context(), reg)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %s", err, tt.want)
 			}
@@ -251,7 +265,7 @@ func TestSilentGatewayCostsTheTimeout(t *testing.T) {
 				func(p *Pusher) error { return p.Push(context.Background(), reg) },
 				func(p *Pusher) error { return p.Delete(context.Background()) },
 			} {
-				err := act(NewPusher(cfg, "s"))
+				err := act(NewPusher(cfg, "s", ""))
 				if err == nil {
 					t.Error("got no error, want one")
 				}
@@ -297,7 +311,7 @@ func TestPushEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	address := silent(t, func(net.Conn) { cancel() })
 	_, reg := newTestMetrics("s")
-	if err := NewPusher(pushConfig("http://"+address), "s").Push(ctx, reg); !errors.Is(err, context.Canceled) {
+	if err := NewPusher(pushConfig("http://"+address), "s", "").Push(ctx, reg); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
@@ -308,7 +322,7 @@ func TestGroupingLabelThatMetricsHave(t *testing.T) {
 	cfg := pushConfig(server.URL)
 	cfg.Grouping = map[string]string{"outcome": "x"}
 	_, reg := newTestMetrics("s")
-	err := NewPusher(cfg, "s").Push(t.Context(), reg)
+	err := NewPusher(cfg, "s", "").Push(t.Context(), reg)
 	if err == nil || len(*got) != 0 || !strings.Contains(fmt.Sprint(err), "outcome") {
 		t.Errorf("got %v and %d pushes, want an error that names the label", err, len(*got))
 	}

@@ -167,6 +167,7 @@ func refused(s discovery.Sighting, step string, err error) Result {
 // to the run, which starts none.
 func (r *Runner) admit(seen []discovery.Sighting) (queue []discovery.Sighting, skipped []Result, left int) {
 	var troubled []discovery.Sighting
+	seen = r.prepare(seen)
 	for i, s := range seen {
 		if s.Err != nil {
 			skipped = append(skipped, refused(s, discoveryStep, s.Err))

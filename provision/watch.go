@@ -76,7 +76,7 @@ func (w *Watcher) cycles(ctx, stop context.Context) {
 		timer := time.NewTimer(w.Runner().Config.Interval.Duration)
 		if w.Runner().May() == nil && w.Runner().mended() {
 			seen, err := w.Discover(stop)
-			for _, s := range seen {
+			for _, s := range w.Runner().prepare(seen) {
 				w.Admit(s)
 			}
 			w.Runner().Settle(ctx, stop)

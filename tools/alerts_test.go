@@ -76,7 +76,7 @@ func (a *alerts) firing() map[string][]string {
 
 // state is what a site pushed, told as times before now.
 type state struct {
-	site             string
+	site, host       string
 	run, success     time.Duration // negative: never
 	push, refused    time.Duration
 	failed, provided int
@@ -92,6 +92,9 @@ func (s state) text(now time.Time) string {
 	}
 	var b strings.Builder
 	write := func(name, more string, value any) {
+		if s.host != "" {
+			more += fmt.Sprintf(",host=%q", s.host)
+		}
 		fmt.Fprintf(&b, "%s{job=\"choria_provision\",site=%q%s} %v\n", name, s.site, more, value)
 	}
 	write("choria_provisioner_last_run_timestamp_seconds", "", at(s.run))
@@ -118,6 +121,12 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		change(&s)
 		return s.text
 	}
+	hosts := func(change func(second *state)) func(time.Time) string {
+		first, second := healthy, healthy
+		first.host, second.host = "host1", "host2"
+		change(&second)
+		return func(now time.Time) string { return first.text(now) + second.text(now) }
+	}
 	tests := []struct {
 		name    string
 		span    time.Duration
@@ -138,6 +147,9 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		{"the gateway refuses", time.Hour, with(func(s *state) { s.refused = 0 }), map[string]string{"ProvisionPushRefused": `"eu"`}},
 		{"it refused once, long ago", time.Hour, with(func(s *state) { s.refused = time.Hour }), nil},
 		{"no metrics at all", time.Hour, func(time.Time) string { return "up 1\n" }, map[string]string{"ProvisionMetricsMissing": "no provisioner"}},
+		{"one of two hosts stands by", 6 * time.Hour, hosts(func(s *state) { s.run, s.success, s.push = 5*time.Hour, 5*time.Hour, 5*time.Hour }), nil},
+		{"nodes fail on one of two hosts", time.Hour, hosts(func(s *state) { s.failed = 7 }), map[string]string{"ProvisionNodesFail": "7 nodes failed in the last run on host2,"}},
+		{"the gateway refuses one of two hosts", time.Hour, hosts(func(s *state) { s.refused = 0 }), map[string]string{"ProvisionPushRefused": "what host2 pushes"}},
 		{"a site without a name", time.Hour, with(func(s *state) { s.site, s.failed = "", 1 }), map[string]string{"ProvisionNodesFail": `Site ""`}},
 	}
 	for _, tt := range tests {

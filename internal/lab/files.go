@@ -24,6 +24,7 @@ const brokerPassword = "provisioning-password"
 const (
 	provisionerName = "provisioner"
 	verifierName    = "verifier" // in production, to see who is there
+	recordsName     = "records"  // reads and writes the shared records
 )
 
 // clientName is the identity of a client; brokers and servers of a pki network

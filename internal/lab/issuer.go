@@ -33,6 +33,7 @@ func (n issuer) makeKeys() error {
 		n.makeBrokerToken(root),
 		n.makeClientToken(root, provisionerName, tokens.ClientPermissions{ServerProvisioner: true, FleetManagement: true}),
 		n.makeClientToken(root, verifierName, tokens.ClientPermissions{FleetManagement: true}),
+		n.makeClientToken(root, recordsName, tokens.ClientPermissions{StreamsUser: true}),
 	)
 }
 

@@ -42,6 +42,10 @@ type Options struct {
 	// every version.
 	Upgrades bool
 
+	// Hosts is how many provisioners share records in Choria Streams; 0: one
+	// alone with its own. Not on an insecure network.
+	Hosts int
+
 	// Simulate adds light nodes, which play provisioning mode and no more.
 	Simulate      int
 	PerConnection int           // simulated nodes that share a connection; 0: 500
@@ -91,6 +95,8 @@ func (o Options) check() error {
 		return fmt.Errorf("a lab of %d nodes and %d simulated ones: at least one is needed", o.Nodes, o.Simulate)
 	case o.Twins && o.Nodes < 1:
 		return errors.New("twins without a node")
+	case o.Hosts < 0, o.Hosts > 0 && o.Enrollment == Insecure:
+		return fmt.Errorf("%d hosts on the network %s: hosts share records on issuer and pki networks", o.Hosts, o.Enrollment)
 	case o.Strangers < 0 || o.Strangers > o.Nodes:
 		return fmt.Errorf("%d strangers among %d nodes", o.Strangers, o.Nodes)
 	}
@@ -103,7 +109,7 @@ func (l *Lab) start(ctx context.Context, o Options) error {
 		l.names = append(l.names, fmt.Sprintf("node%d.example.net", i+1))
 	}
 	for _, step := range []func(context.Context, Options) error{
-		l.makeDir, l.makeKeys, l.startBroker, l.startReleases, l.writeFiles, l.startServers, l.startFleet,
+		l.makeDir, l.makeKeys, l.startBroker, l.startReleases, l.writeFiles, l.shareRecords, l.startServers, l.startFleet,
 	} {
 		if err := step(ctx, o); err != nil {
 			return err

@@ -29,7 +29,7 @@ func (n pki) makeKeys() error {
 		return err
 	}
 	errs := []error{ca.save(n.keys, "ca"), broker.save(n.keys, "broker"), makeSigner(n.keys)}
-	for _, name := range []string{provisionerName, verifierName} {
+	for _, name := range []string{provisionerName, verifierName, recordsName} {
 		client, err := ca.issue(clientName(name))
 		if err != nil {
 			return err

@@ -49,12 +49,12 @@ func (c *Claim) wrote(r row) {
 // unwraps to ErrLockHeld; the claim of a dead one is free. Other errors are those
 // of Load.
 func (s *Store) AcquireLock(identity string) (*Claim, error) {
-	session, err := s.engine.session()
+	claim := &Claim{store: s, identity: identity}
+	session, taken, err := s.enter(claim)
 	if err != nil {
 		return nil, err
 	}
-	claim := &Claim{store: s, identity: identity}
-	if _, taken := s.claims.LoadOrStore(identity, claim); taken {
+	if taken {
 		return nil, s.heldBy(session, identity)
 	}
 	err = s.change(identity, false, func(current row) (row, error) {
@@ -75,9 +75,32 @@ func (s *Store) AcquireLock(identity string) (*Claim, error) {
 	return claim, nil
 }
 
+// enter lists the claim and returns the session that it is for. The engine may
+// begin another session only while no claim is listed: the deadline of the store
+// is that of all its claims.
+func (s *Store) enter(c *Claim) (session string, taken bool, err error) {
+	s.acquiring.Lock()
+	defer s.acquiring.Unlock()
+	session, err = s.engine.session(s.idle())
+	if err == nil {
+		_, taken = s.claims.LoadOrStore(c.identity, c)
+	}
+	return session, taken, err
+}
+
+// idle reports whether no claim is held.
+func (s *Store) idle() bool {
+	idle := true
+	s.claims.Range(func(any, any) bool {
+		idle = false
+		return false
+	})
+	return idle
+}
+
 // heldBy returns *LockHeld when the session's process lives, nil when it is gone.
 func (s *Store) heldBy(session, identity string) error {
-	h, alive, err := s.engine.holder(session)
+	h, alive, err := s.engine.holder(session, true)
 	if err != nil || !alive {
 		return err
 	}
@@ -153,7 +176,7 @@ func (s *Store) removeAbandoned() error {
 		if r.record != nil {
 			return nil
 		}
-		_, alive, err := s.engine.holder(r.session)
+		_, alive, err := s.engine.holder(r.session, true)
 		if err == nil && !alive {
 			abandoned = append(abandoned, identity)
 		}

@@ -84,7 +84,7 @@ func TestRowWithAForeignSessionIsFree(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	for _, id := range []string{"a/b", "..", string(make([]byte, 300)), "text"} {
-		if h, alive, err := s.engine.holder(id); alive || err != nil {
+		if h, alive, err := s.engine.holder(id, true); alive || err != nil {
 			t.Errorf("%.10q: got %v, %t, %v, want it dead", id, h, alive, err)
 		}
 	}

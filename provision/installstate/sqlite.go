@@ -158,7 +158,7 @@ func (e *sqlite) do(c *change) {
 	}
 }
 
-func (e *sqlite) session() (string, error) {
+func (e *sqlite) session(bool) (string, error) {
 	if _, err := e.open(true); err != nil {
 		return "", err
 	}
@@ -174,7 +174,20 @@ func (e *sqlite) session() (string, error) {
 	return e.own.id, nil
 }
 
-func (e *sqlite) holder(session string) (Holder, bool, error) { return sessionHolder(e.dir, session) }
+func (e *sqlite) holder(session string, _ bool) (Holder, bool, error) {
+	return sessionHolder(e.dir, session)
+}
+
+// prefetch returns nil: a read takes no longer than one of a whole table.
+func (e *sqlite) prefetch(int) (map[string]row, error) { return nil, nil }
+
+func (e *sqlite) values(name string) ([]value, error) {
+	stored, err := e.value(name)
+	if err != nil || stored.data == nil {
+		return nil, err
+	}
+	return []value{stored}, nil
+}
 
 // deadline is zero: the kernel ends the session with the process.
 func (e *sqlite) deadline() time.Time { return time.Time{} }

@@ -30,17 +30,28 @@ const DefaultDirectory = "/var/lib/choria-provision"
 // that change a record are for callers that hold the claim on its node.
 type Store struct {
 	dir    string
+	host   string // see Host
 	engine engine
-	claims sync.Map // *Claim by identity: those held through this Store
 	pause  pauseFlag
+
+	acquiring sync.Mutex // keeps the choice of a session and its use together
+	claims    sync.Map   // *Claim by identity: those held through this Store
+
+	prefetched prefetched
 }
 
 // NewStore returns the store in dir, kept by the embedded engine. The directory
 // need not exist: nothing is created before the first claim or write.
-func NewStore(dir string) *Store { return &Store{dir: dir, engine: newSQLite(dir)} }
+func NewStore(dir string) *Store {
+	return &Store{dir: dir, engine: newSQLite(dir), pause: pauseFlag{age: pauseAge}}
+}
 
 // DefaultStore returns the store in DefaultDirectory.
 func DefaultStore() *Store { return NewStore(DefaultDirectory) }
+
+// Host returns the name of this host beside the others that share the state;
+// empty when it is not shared.
+func (s *Store) Host() string { return s.host }
 
 // Dir returns the state directory.
 func (s *Store) Dir() string { return s.dir }
@@ -53,7 +64,7 @@ func (s *Store) Close() error { return s.engine.close() }
 // starts the session, without which no node can be claimed. It creates what is
 // missing. The error is ErrUnavailable, ErrDamaged or ErrOldState.
 func (s *Store) CheckWritable() error {
-	if _, err := s.engine.session(); err != nil {
+	if _, err := s.engine.session(false); err != nil {
 		return err
 	}
 	return s.updateValue("checked", func([]byte) ([]byte, error) {
@@ -73,6 +84,7 @@ type row struct {
 type value struct {
 	data     []byte // nil: there is none
 	revision uint64
+	host     string // whose it is; empty: this host's, or one that all share
 }
 
 // errConflict is a compare-and-set on a revision that is not the row's any more.
@@ -94,13 +106,20 @@ type engine interface {
 	each(pendingOnly bool, visit func(identity string, r row) error) error
 	// value returns the named value, the zero value when there is none.
 	value(name string) (value, error)
+	// values returns the named value of each host that has one, ordered by host.
+	values(name string) ([]value, error)
 	// setValue durably stores next in place of the value with its revision; nil
 	// data removes it.
 	setValue(name string, next value) error
-	// session returns the id of this process's session and starts it first.
-	session() (string, error)
-	// holder returns the process behind a session, and whether it is alive.
-	holder(session string) (h Holder, alive bool, err error)
+	// session returns the id of this process's session and starts it first. One
+	// that was lost is replaced if idle, that is while no claim is held.
+	session(idle bool) (string, error)
+	// holder returns the process behind a session, and whether it is alive. With
+	// prove a dead session can never act again, which may take a write.
+	holder(session string, prove bool) (h Holder, alive bool, err error)
+	// prefetch returns all rows if that is quicker than to read as many as given
+	// one by one, else nil.
+	prefetch(count int) (map[string]row, error)
 	// deadline is the time after which this process may act under its claims no
 	// more; zero: as long as it lives.
 	deadline() time.Time
@@ -108,8 +127,24 @@ type engine interface {
 }
 
 // Deadline returns the time after which the claims of this process may be
-// another's; zero when they last as long as the process.
-func (s *Store) Deadline() time.Time { return s.engine.deadline() }
+// another's; zero while it holds none, or when they last as long as the process.
+func (s *Store) Deadline() time.Time {
+	if s.idle() {
+		return time.Time{}
+	}
+	return s.engine.deadline()
+}
+
+// CheckClaims returns ErrClaimLost when the deadline has passed by either clock:
+// the monotonic one stands still while a machine sleeps, the other can be set
+// back.
+func (s *Store) CheckClaims() error {
+	deadline, now := s.Deadline(), time.Now()
+	if deadline.IsZero() || now.Before(deadline) && now.Round(0).Before(deadline.Round(0)) {
+		return nil
+	}
+	return fmt.Errorf("%w: the session of this process was not renewed in time", ErrClaimLost)
+}
 
 // Load returns the node's record. Without one the error is ErrNotFound; a record
 // that cannot be understood, or names another identity, is ErrUnusable and stays
@@ -131,7 +166,20 @@ func (s *Store) read(identity string) (row, error) {
 			return r, nil
 		}
 	}
+	if r, ok := s.prefetched.fresh(identity); ok {
+		return r, nil
+	}
 	return s.engine.read(identity)
+}
+
+// current returns the row to begin a change with. A guess may be outdated, which
+// costs another attempt.
+func (s *Store) current(identity string) (r row, guess bool, err error) {
+	if r, ok := s.prefetched.take(identity); ok && !s.claimOn(identity).established() {
+		return r, true, nil
+	}
+	r, err = s.read(identity)
+	return r, false, err
 }
 
 // claimOn returns the claim that is held on the node through this Store, or nil.
@@ -165,12 +213,15 @@ const maxConflicts = 100
 func (s *Store) change(identity string, durable bool, edit func(row) (row, error)) error {
 	claim := s.claimOn(identity)
 	for range maxConflicts {
-		current, err := s.read(identity)
+		current, guess, err := s.current(identity)
 		if err != nil {
 			return err
 		}
 		next, err := edit(current)
-		if err != nil {
+		switch {
+		case err != nil && guess:
+			continue
+		case err != nil:
 			return err
 		}
 		next.revision, err = s.engine.write(identity, next, durable)
@@ -311,7 +362,7 @@ func (s *Store) List() ([]Entry, error) {
 			h, ok := holders[r.session]
 			if !ok {
 				var err error
-				if h.Holder, h.Locked, err = s.engine.holder(r.session); err != nil {
+				if h.Holder, h.Locked, err = s.engine.holder(r.session, false); err != nil {
 					return err
 				}
 				holders[r.session] = h

@@ -70,12 +70,17 @@ func (s *Store) Pause() (*Pause, error) {
 	}
 }
 
-// pauseAge is how old a pause flag may be. The flag is asked for before every
-// attempt of every call, and a request takes longer than this to be served.
-const pauseAge = 10 * time.Millisecond
+// How old a pause flag may be. The flag is asked for before every attempt of
+// every call, and another host's pause takes longer than this to be typed.
+const (
+	pauseAge       = 10 * time.Millisecond
+	sharedPauseAge = 100 * time.Millisecond
+)
 
-// pauseFlag keeps the pause flag for pauseAge.
+// pauseFlag keeps the pause flag for its age.
 type pauseFlag struct {
+	age time.Duration
+
 	mu   sync.Mutex
 	at   time.Time
 	text []byte
@@ -84,7 +89,7 @@ type pauseFlag struct {
 func (p *pauseFlag) read(e engine) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if age := time.Since(p.at); !p.at.IsZero() && age < pauseAge {
+	if !p.at.IsZero() && time.Since(p.at) < p.age {
 		return p.text, nil
 	}
 	at := time.Now()
@@ -135,6 +140,46 @@ func (s *Store) LastReport() ([]byte, error) {
 // SaveLastReport stores the report of a run. Its form is the caller's.
 func (s *Store) SaveLastReport(report []byte) error {
 	return s.updateValue(reportValue, func([]byte) ([]byte, error) { return report, nil })
+}
+
+// HostReport is the last report of one host.
+type HostReport struct {
+	Host   string // empty when the records are not shared
+	Report []byte // see SaveLastReport
+}
+
+// LastReports returns the last report of each host that shares the records,
+// ordered by the host's name. Hosts without a report are left out.
+func (s *Store) LastReports() ([]HostReport, error) {
+	stored, err := s.engine.values(reportValue)
+	reports := make([]HostReport, len(stored))
+	for i, v := range stored {
+		reports[i] = HostReport{v.host, v.data}
+	}
+	return reports, err
+}
+
+// EditLastReports replaces the last report of each host by what edit makes of
+// it; nil leaves it as it is. One that a run replaces meanwhile is left out.
+func (s *Store) EditLastReports(edit func(report []byte) ([]byte, error)) error {
+	stored, err := s.engine.values(reportValue)
+	if err != nil {
+		return err
+	}
+	for _, v := range stored {
+		edited, err := edit(v.data)
+		if err != nil {
+			return err
+		}
+		if edited == nil {
+			continue
+		}
+		v.data = edited
+		if err := s.engine.setValue(reportValue, v); err != nil && !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 // ElectionRevision returns the revision of the election's key that this host
