@@ -28,6 +28,7 @@ func (a *app) lab() {
 	intFlag(c.Flag("hosts", "Run the command as this many hosts that share their records; not with --enrollment insecure").PlaceHolder("N"), 1, &o.Hosts)
 	c.Flag("keep", "Put everything into this directory, empty or absent, and leave it there").PlaceHolder("DIR").StringVar(&o.Dir)
 	c.Flag("helper", "Command line of a helper to use instead of the lab's own").PlaceHolder("CMD").StringVar(&o.Helper)
+	c.Flag("upgrade", "Serve releases, and have the lab's helper upgrade each server to this one first").PlaceHolder("VERSION").StringVar(&o.Upgrade)
 	intFlag(c.Flag("simulate", "Add this many light simulated nodes").PlaceHolder("N"), 0, &o.Simulate)
 	c.Flag("fault", "Make a share of the simulated nodes misbehave: silent, slow, twin, refuse, garbage, dead or comeback; repeatable").PlaceHolder("KIND:SHARE").StringsVar(&o.faults)
 	intFlag(c.Flag("per-connection", "Simulated nodes that share a broker connection").PlaceHolder("N").Default("500"), 1, &o.PerConnection)
@@ -72,6 +73,9 @@ func (o *labOptions) check() error {
 	}
 	if o.Hosts > 0 && o.Enrollment == lab.Insecure {
 		return errors.New("--hosts with --enrollment insecure: hosts share records on issuer and pki networks")
+	}
+	if o.Upgrade != "" && o.Simulate > 0 {
+		return errors.New("--upgrade with --simulate: only servers can be upgraded")
 	}
 	for _, text := range o.faults {
 		fault, err := fleet.ParseFault(text)

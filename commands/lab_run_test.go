@@ -77,25 +77,46 @@ func TestAKeyFromTheHelperArrivesReadable(t *testing.T) {
 
 func TestAnUpgradeIsFollowedByProvisioning(t *testing.T) {
 	t.Parallel()
-	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer, Upgrades: true})
-	name := l.NodeNames()[0]
-	if err := l.Behave("*", lab.Behaviour{Do: lab.Upgrade, Version: "0.99.0"}); err != nil {
+	for _, enrollment := range []string{lab.Insecure, lab.PKI, lab.Issuer} {
+		t.Run(enrollment, func(t *testing.T) {
+			t.Parallel()
+			l := startLab(t, lab.Options{Nodes: 1, Enrollment: enrollment, Upgrade: "0.99.0"})
+			name := l.NodeNames()[0]
+			doc, r := report(t, l, "once")
+			if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "upgraded" || got.Upgrade != "0.99.0" {
+				t.Fatalf("got exit code %d, %+v, want upgraded\n%s", r.code, got, r.stderr)
+			}
+			for range 40 { // it comes back in seconds and is then resumed
+				if doc, r = report(t, l, "once"); outcomes(doc)[name].Outcome != "" {
+					break
+				}
+			}
+			if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "provisioned" || got.Version != "0.99.0" {
+				t.Fatalf("got exit code %d, %+v, want provisioned with the new version\n%s", r.code, got, r.stderr)
+			}
+			if got := inService(t, l); len(got) != 1 {
+				t.Errorf("in service: %v, want the node with version 0.99.0", got)
+			}
+			if got := asked(t, l, name); !slices.Contains(got, "choria_provision#release_update") {
+				t.Errorf("asked: %v, want release_update among it", got)
+			}
+		})
+	}
+}
+
+// A server that came into service without the upgrade is not in order.
+func TestServerWithAnotherReleaseIsNotInOrder(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure, Upgrade: "0.99.0"})
+	if err := l.SetConfig(map[string]any{"features": map[string]any{"jwt": true}}); err != nil {
 		t.Fatal(err)
 	}
-	doc, r := report(t, l, "once")
-	if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "upgraded" || got.Upgrade != "0.99.0" {
-		t.Fatalf("got exit code %d, %+v, want upgraded\n%s", r.code, got, r.stderr)
+	if r := runIn(t, l, "once"); r.code != 0 {
+		t.Fatalf("got exit code %d\n%s", r.code, r.stderr)
 	}
-	for range 40 { // it comes back in seconds and is then resumed
-		if doc, r = report(t, l, "once"); outcomes(doc)[name].Outcome != "" {
-			break
-		}
-	}
-	if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "provisioned" || got.Version != "0.99.0" {
-		t.Fatalf("got exit code %d, %+v, want provisioned with the new version\n%s", r.code, got, r.stderr)
-	}
-	if got := inService(t, l); len(got) != 1 {
-		t.Errorf("in service: %v, want the node", got)
+	findings, err := l.Verify(t.Context())
+	if err != nil || findings[0].State != lab.Wrong || !strings.Contains(findings[0].Problem, "not 0.99.0") {
+		t.Errorf("got %+v and error %v, want the version named", findings, err)
 	}
 }
 

@@ -19,6 +19,8 @@ type tally struct {
 // waiting says who waits in a new lab.
 func waiting(o labOptions) string {
 	switch {
+	case o.Upgrade != "":
+		return fmt.Sprintf("%d servers wait, to be upgraded to %s and", o.Nodes, o.Upgrade)
 	case o.Simulate == 0:
 		return fmt.Sprintf("%d servers wait", o.Nodes)
 	case o.Nodes == 0:

@@ -41,6 +41,9 @@ type Options struct {
 	// Upgrades allows release_update and serves a release repository that has
 	// every version.
 	Upgrades bool
+	// Upgrade is the version that the sample helper asks for, and that servers in
+	// service must report; it turns Upgrades on. Empty: none.
+	Upgrade string
 
 	// Hosts is how many provisioners share records in Choria Streams; 0: one
 	// alone with its own. Not on an insecure network.
@@ -65,6 +68,7 @@ type Lab struct {
 	lifeline *os.File // children end when this end of the pipe is closed
 	events   *events
 	releases *repository
+	release  string // that servers in service must have; empty: any
 	config   map[string]any
 	choria   settings
 	behaving sync.Mutex // keeps two writers of the behaviour file apart
@@ -79,6 +83,7 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	o.Upgrades = o.Upgrades || o.Upgrade != ""
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 
@@ -97,6 +102,8 @@ func (o Options) check() error {
 		return errors.New("twins without a node")
 	case o.Hosts < 0, o.Hosts > 0 && o.Enrollment == Insecure:
 		return fmt.Errorf("%d hosts on the network %s: hosts share records on issuer and pki networks", o.Hosts, o.Enrollment)
+	case o.Upgrade != "" && o.Simulate > 0:
+		return errors.New("an upgrade among simulated nodes: only servers can be upgraded")
 	case o.Strangers < 0 || o.Strangers > o.Nodes:
 		return fmt.Errorf("%d strangers among %d nodes", o.Strangers, o.Nodes)
 	}
@@ -184,7 +191,11 @@ func (l *Lab) startReleases(_ context.Context, o Options) (err error) {
 	if o.Upgrades {
 		l.releases, err = startRepository()
 	}
-	return err
+	if err != nil || o.Upgrade == "" {
+		return err
+	}
+	l.release = o.Upgrade
+	return l.Behave(anyNode, Behaviour{Do: Upgrade, Version: o.Upgrade})
 }
 
 // Close ends all children and waits for them, stops the broker and removes a

@@ -88,6 +88,10 @@ func (f *Finding) check(l *Lab, said inventory, connections []connection) {
 		f.fail(fmt.Errorf("it is in collectives %v, not in %s", said.Collectives, l.site.Collective))
 		return
 	}
+	if l.release != "" && said.Version != l.release {
+		f.fail(fmt.Errorf("it runs version %s, not %s", said.Version, l.release))
+		return
+	}
 	seen, err := connectionOf(f.Node, l.site.Collective, connections)
 	if err != nil {
 		f.fail(err)
