@@ -29,6 +29,7 @@ type Config struct {
 	MonitorPort        int       `yaml:"monitor_port"`        // 0: off; watch only
 	BrokerPassword     Secret    `yaml:"broker_provisioning_password"`
 	CertDenyList       []Pattern `yaml:"cert_deny_list"`
+	CertAllowList      []Pattern `yaml:"cert_allow_list"`   // matched against whole names
 	JWTVerifyCert      string    `yaml:"jwt_verify_cert"`   // a file, else a hex ed25519 public key
 	JWTSigningKey      string    `yaml:"jwt_signing_key"`   // seed file
 	JWTSigningToken    string    `yaml:"jwt_signing_token"` // JWT file
@@ -117,6 +118,7 @@ func Default() *Config {
 		LogLevel:           "info",
 		LifecycleComponent: "provision_mode_server",
 		CertDenyList:       defaultDenyList(),
+		CertAllowList:      []Pattern{},
 		ServerJWTValidity:  Duration{365 * 24 * time.Hour},
 		ConnectTimeout:     Duration{10 * time.Second},
 		DiscoveryTimeout:   Duration{2 * time.Second},

@@ -47,7 +47,7 @@ var causes = []cause{
 	{"jwt_too_early", provision.ErrJWTTooEarly, "Compare the clock of this host with that of the one that signs provisioning.jwt; a minute's difference is allowed."},
 	{"verify_key", provision.ErrVerifyKey, "Check `jwt_verify_cert`: `provision config check` tells whether it can be read and what is in it."},
 	{"key_proof", provision.ErrKeyProof, "The node may be posing as another: look at the machine before it is tried again."},
-	{"csr", provision.ErrCSR, "The request names a host that this node may not be: look at the machine, or adjust `cert_deny_list`."},
+	{"csr", provision.ErrCSR, "The request asks for more than a server of this name gets: look at the machine; `cert_allow_list` admits further names, `cert_deny_list` forbids them."},
 	{"signing", provision.ErrSigning, "Check `jwt_signing_key` and `jwt_signing_token`, and the helper's `server_claims`."},
 	{"key_in_transit", provision.ErrKeyInTransit, "A helper may return `key` only with the jwt feature on, and as a PEM private key."},
 	{"upgrade", provision.ErrUpgrade, "Check `upgrades_repository` and the version that the helper asks for; `upgrades_optional: true` goes on without the upgrade."},

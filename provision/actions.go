@@ -80,7 +80,7 @@ func (n *node) takeCSR(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) verifyCSR(context.Context) (outcome Outcome, err error) {
-	n.csr.request, err = verifyCSR(n.csr.reply, n.id, n.cfg.CertDenyList)
+	n.csr.request, err = verifyCSR(n.csr.reply, csrRules{Identity: n.id, Deny: n.cfg.CertDenyList, Allow: n.cfg.CertAllowList})
 	return goOn, err
 }
 

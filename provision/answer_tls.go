@@ -65,7 +65,8 @@ func checkPEM(a Answer, c answerContext, f *findings) {
 // checkLeaf wants a certificate for the name the node comes back under.
 func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *findings) {
 	switch {
-	case leaf.Subject.CommonName == renamed || leaf.Subject.CommonName == "" && slices.Contains(leaf.DNSNames, renamed):
+	case sameName(leaf.Subject.CommonName, renamed):
+	case leaf.Subject.CommonName == "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return sameName(name, renamed) }):
 	case renamed != identity:
 		f.refuse("certificate: it is for %q, while identity in the configuration is %q", leaf.Subject.CommonName, renamed)
 	default:

@@ -93,6 +93,7 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 		{name: "certificate and key from the helper", answer: Answer{Certificate: theirs, CA: ca.pem(), Key: rsaPEM(stranger)}},
 		{name: "PKCS #8 key", answer: Answer{Certificate: theirs, CA: ca.pem(), Key: pkcs8PEM(t, stranger)}},
 		{name: "chain and several authorities", answer: Answer{Certificate: mine + "\n" + ca.pem(), CA: other.pem() + ca.pem()}},
+		{name: "name in another letter case", answer: Answer{Certificate: ca.sign(t, leaf{name: "N1.", key: node.Public()}), CA: ca.pem()}},
 		{name: "name only as DNS name", answer: Answer{Certificate: ca.sign(t, leaf{dns: []string{"n1"}, key: node.Public()}), CA: ca.pem()}},
 		{name: "no pki, ssldir from the helper", noPKI: true, answer: Answer{Certificate: mine, CA: ca.pem(), SSLDir: "/s"}},
 		{name: "no pki, nothing", noPKI: true},

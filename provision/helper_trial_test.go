@@ -59,7 +59,7 @@ func TestSampleIsANodeOfItsFeatures(t *testing.T) {
 				t.Errorf("got inventory %q and error %v, want one with a version", in.Inventory, err)
 			}
 			if in.CSR != nil {
-				if _, err := verifyCSR(wire.CSRReply{CSR: in.CSR.CSR, PublicKey: in.CSR.PublicKey}, `n"1`, nil); err != nil {
+				if _, err := verifyCSR(wire.CSRReply{CSR: in.CSR.CSR, PublicKey: in.CSR.PublicKey}, csrRules{Identity: `n"1`}); err != nil {
 					t.Errorf("its request: %v", err)
 				}
 			}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 
@@ -22,22 +21,29 @@ const csrLimit = 16 << 10
 
 const csrBlock = "CERTIFICATE REQUEST"
 
-// verifyCSR returns the certificate request a node made, when it asks for the
-// node's own name and for nothing else that our side would not give away.
-// Certificate authorities read more of a request than Go does (and copy what
-// they find there into certificates), so whatever cannot be read here is
-// refused. Errors unwrap to ErrCSR.
-func verifyCSR(reply wire.CSRReply, identity string, deny []config.Pattern) (*x509.CertificateRequest, error) {
+// csrRules is what a node may ask a certificate for: its own name, and what
+// Allow matches as a whole; nothing that Deny matches in part.
+type csrRules struct {
+	Identity    string
+	Deny, Allow []config.Pattern
+}
+
+// verifyCSR returns the certificate request a node made, when it asks for what a
+// server needs and for nothing else. Certificate authorities read more of a
+// request than Go does (and copy what they find there into certificates), so
+// whatever is not known here is refused. Errors unwrap to ErrCSR.
+func verifyCSR(reply wire.CSRReply, rules csrRules) (*x509.CertificateRequest, error) {
 	csr, err := parseCSR(reply.CSR)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCSR, err)
 	}
 	for _, check := range []func() error{
 		csr.CheckSignature,
+		func() error { return checkCSRStrength(csr) },
 		func() error { return checkCSRKey(csr, reply.PublicKey) },
 		func() error { return checkCSRAttributes(csr) },
 		func() error { return checkCSRExtensions(csr) },
-		func() error { return checkCSRNames(csr, identity, deny) },
+		func() error { return checkCSRNames(csr, rules) },
 	} {
 		if err := check(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCSR, err)
@@ -95,11 +101,12 @@ var (
 	oidExtensionRequest  = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 14}
 	oidChallengePassword = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 7}
 	oidCommonName        = asn1.ObjectIdentifier{2, 5, 4, 3}
-	oidEmailAddress      = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 1}
 	oidSubjectAltName    = asn1.ObjectIdentifier{2, 5, 29, 17}
 	oidBasicConstraints  = asn1.ObjectIdentifier{2, 5, 29, 19}
 	oidKeyUsage          = asn1.ObjectIdentifier{2, 5, 29, 15}
 	oidExtKeyUsage       = asn1.ObjectIdentifier{2, 5, 29, 37}
+	oidServerAuth        = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 1}
+	oidClientAuth        = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 2}
 	oidSubjectKeyID      = asn1.ObjectIdentifier{2, 5, 29, 14}
 )
 
@@ -149,8 +156,12 @@ func checkCSRExtension(extension pkix.Extension) error {
 	switch {
 	case extension.Id.Equal(oidSubjectAltName):
 		return checkNameKinds(extension.Value)
-	case extension.Id.Equal(oidKeyUsage), extension.Id.Equal(oidExtKeyUsage), extension.Id.Equal(oidSubjectKeyID):
+	case extension.Id.Equal(oidSubjectKeyID):
 		return nil
+	case extension.Id.Equal(oidKeyUsage):
+		return checkKeyUsage(extension.Value)
+	case extension.Id.Equal(oidExtKeyUsage):
+		return checkExtKeyUsage(extension.Value)
 	case extension.Id.Equal(oidBasicConstraints):
 		var constraints struct {
 			IsCA       bool `asn1:"optional"`
@@ -177,59 +188,6 @@ func checkNameKinds(value []byte) error {
 		case 1, 2, 6, 7: // email, DNS, URI, IP in RFC 5280, 4.2.1.6
 		default:
 			return fmt.Errorf("it asks for an alternative name of a kind that cannot be checked (%d)", name.Tag)
-		}
-	}
-	return nil
-}
-
-func checkCSRNames(csr *x509.CertificateRequest, identity string, deny []config.Pattern) error {
-	var common int
-	names := []string{identity}
-	for _, attribute := range csr.Subject.Names {
-		value, _ := attribute.Value.(string)
-		switch {
-		case attribute.Type.Equal(oidEmailAddress):
-			names = append(names, value)
-		case !attribute.Type.Equal(oidCommonName):
-		case value != identity:
-			return fmt.Errorf("it asks for the name %q", value)
-		default:
-			common++
-		}
-	}
-	if common != 1 {
-		return fmt.Errorf("it asks for %d common names, want 1", common)
-	}
-	for _, name := range append(names, alternativeNames(csr)...) {
-		if err := checkName(name, deny); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func alternativeNames(csr *x509.CertificateRequest) []string {
-	names := append(append([]string{}, csr.DNSNames...), csr.EmailAddresses...)
-	for _, ip := range csr.IPAddresses {
-		names = append(names, ip.String())
-	}
-	for _, uri := range csr.URIs {
-		names = append(names, uri.String(), uri.Hostname(), uri.Path, uri.Opaque)
-	}
-	return names
-}
-
-// checkName holds one name against the deny list, also as a resolver would
-// read it: in lower case and without the root's dot.
-func checkName(name string, deny []config.Pattern) error {
-	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return fmt.Errorf("it asks for the name %q, which holds blanks or control characters", name)
-	}
-	for _, pattern := range deny {
-		for _, form := range []string{name, strings.ToLower(strings.TrimRight(name, "."))} {
-			if name != "" && pattern.MatchString(form) {
-				return fmt.Errorf("it asks for the name %q, which cert_deny_list forbids (%s)", name, pattern.Source)
-			}
 		}
 	}
 	return nil

@@ -1,6 +1,9 @@
 package provision
 
 import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -62,10 +65,17 @@ func extension(t *testing.T, id asn1.ObjectIdentifier, value any) pkix.Extension
 
 func TestRequestForOwnNameIsTaken(t *testing.T) {
 	t.Parallel()
-	rich := named("n1.example.net")
-	rich.DNSNames = []string{"n1.example.net", "n1"}
+	rich := named("N1.Example.net")
+	rich.DNSNames = []string{"n1.example.net", "n1.EXAMPLE.net.", "n1", "N1.rack7.example.net"}
 	rich.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1)}
-	rich.ExtraExtensions = []pkix.Extension{extension(t, oidExtKeyUsage, []asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})}
+	rich.URIs = []*url.URL{mustURL(t, "spiffe://example.net/n1")}
+	rich.ExtraExtensions = []pkix.Extension{
+		extension(t, oidExtKeyUsage, []asn1.ObjectIdentifier{oidServerAuth, oidClientAuth}),
+		extension(t, oidKeyUsage, asn1.BitString{Bytes: []byte{0b10101000}, BitLength: 5}),
+		extension(t, oidBasicConstraints, struct{}{}),
+		extension(t, oidSubjectKeyID, []byte{1, 2, 3}),
+	}
+	allow := []config.Pattern{pattern(`n1`), pattern(`n1\.rack\d+\.example\.net`), pattern(`192\.0\.2\.\d+`), pattern(`spiffe://example\.net/n1`)}
 	pkixKey := csrReply(t, rsaKey(), named("n1.example.net"))
 	pkixKey.PublicKey = publicPEM(t, rsaKey())
 	tests := []struct {
@@ -79,7 +89,7 @@ func TestRequestForOwnNameIsTaken(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(tt.reply, "n1.example.net", config.Default().CertDenyList)
+			got, err := verifyCSR(tt.reply, csrRules{"n1.example.net", config.Default().CertDenyList, allow})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,9 +130,27 @@ func TestRequestsForMoreAreRefused(t *testing.T) {
 		{"own name twice", change(func(c *x509.CertificateRequest) {
 			c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: oidCommonName, Value: "n1"}, {Type: oidCommonName, Value: "n1"}}
 		}), "2 common names"},
-		{"forbidden email in the subject", change(func(c *x509.CertificateRequest) {
-			c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: oidCommonName, Value: "n1"}, {Type: oidEmailAddress, Value: "x@boss.mcollective"}}
-		}), "cert_deny_list forbids"},
+		{"email in the subject", change(func(c *x509.CertificateRequest) {
+			c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: oidCommonName, Value: "n1"}, {Type: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 1}, Value: "x@example.net"}}
+		}), `its subject holds more than a common name: 1.2.840.113549.1.9.1 = "x@example.net"`},
+		{"group of another system in the subject", change(func(c *x509.CertificateRequest) { c.Subject.Organization = []string{"system:masters"} }), `more than a common name: 2.5.4.10 = "system:masters"`},
+		{"unit in the subject", change(func(c *x509.CertificateRequest) { c.Subject.OrganizationalUnit = []string{"ou"} }), "more than a common name: 2.5.4.11"},
+		{"name that looks the same", named("\uff4e1"), "asks for the name"},
+		{"name with two dots behind", named("n1.."), "asks for the name"},
+		{"wildcard of everything", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"n1", "*"} }), `asks for the name "*", which is neither this node's nor allowed by cert_allow_list`},
+		{"wildcard past the deny list", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"*.example.net"} }), `asks for the name "*.example.net", which is neither`},
+		{"another machine's name", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"n1", "n2"} }), `asks for the name "n2", which is neither`},
+		{"name that holds an allowed one", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"alias.example.net"} }), `"alias.example.net", which is neither`},
+		{"name that ends in an allowed one", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"an-alias"} }), `"an-alias", which is neither`},
+		{"name that is allowed and forbidden", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"boss.mcollective"} }), `"boss.mcollective", which cert_deny_list forbids`},
+		{"address", change(func(c *x509.CertificateRequest) { c.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1)} }), `"192.0.2.1", which is neither`},
+		{"email", change(func(c *x509.CertificateRequest) { c.EmailAddresses = []string{"root@example.net"} }), `"root@example.net", which is neither`},
+		{"URI", change(func(c *x509.CertificateRequest) { c.URIs = []*url.URL{mustURL(t, "spiffe://example.net/vault")} }), `"spiffe://example.net/vault", which is neither`},
+		{"any extended usage", extra(extension(t, oidExtKeyUsage, []asn1.ObjectIdentifier{{2, 5, 29, 37, 0}})), "extended key usage that no server needs: 2.5.29.37.0"},
+		{"OCSP signing", extra(extension(t, oidExtKeyUsage, []asn1.ObjectIdentifier{oidServerAuth, {1, 3, 6, 1, 5, 5, 7, 3, 9}})), "no server needs: 1.3.6.1.5.5.7.3.9"},
+		{"certificate signing", extra(extension(t, oidKeyUsage, asn1.BitString{Bytes: []byte{0b00000100}, BitLength: 6})), "key usage that no server needs (bit 5)"},
+		{"usage that cannot be read", extra(extension(t, oidKeyUsage, "x")), "its key usage cannot be read"},
+		{"extended usage that cannot be read", extra(extension(t, oidExtKeyUsage, "x")), "its extended key usage cannot be read"},
 		{"forbidden DNS name", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"n1", "boss.mcollective"} }), `"boss.mcollective", which cert_deny_list forbids`},
 		{"forbidden DNS name in capitals", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"boss.MCollective"} }), "cert_deny_list forbids"},
 		{"forbidden DNS name with the root's dot", change(func(c *x509.CertificateRequest) { c.DNSNames = []string{"boss.choria."} }), "cert_deny_list forbids"},
@@ -145,13 +173,70 @@ func TestRequestsForMoreAreRefused(t *testing.T) {
 			}}
 		}), "attribute nobody asked for"},
 	}
-	deny := append(config.Default().CertDenyList, pattern(`^10\.`))
+	deny := append(config.Default().CertDenyList, pattern(`^10\.`), pattern(`^vault\.example\.net$`))
+	allow := []config.Pattern{pattern(`n1|alias`), pattern(`.*\.mcollective`)}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(csrReply(t, rsaKey(), tt.template), "n1", deny)
+			got, err := verifyCSR(csrReply(t, rsaKey(), tt.template), csrRules{"n1", deny, allow})
 			if got != nil || err == nil {
 				t.Errorf("got a request and error %v, want an error", err)
+			}
+			wantCause(t, err, ErrCSR, tt.says)
+		})
+	}
+}
+
+// signedBy is a request for n1 by any key.
+func signedBy(t *testing.T, key crypto.Signer, algorithm x509.SignatureAlgorithm) wire.CSRReply {
+	t.Helper()
+	template := named("n1")
+	template.SignatureAlgorithm = algorithm
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.CSRReply{CSR: csrPEM(der), PublicKey: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))}
+}
+
+func TestWeakKeysAndSignaturesAreRefused(t *testing.T) {
+	t.Parallel()
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve := func(c elliptic.Curve) crypto.Signer {
+		key, err := ecdsa.GenerateKey(c, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	_, edwards := newKey(t)
+	tests := []struct {
+		name  string
+		reply wire.CSRReply
+		says  string // "": it is taken
+	}{
+		{"RSA of 1024 bits", signedBy(t, short, x509.SHA256WithRSA), "its RSA key has 1024 bits, want 2048 or more"},
+		{"P-224", signedBy(t, curve(elliptic.P224()), x509.ECDSAWithSHA256), "on a curve of 224 bits, want 256 or more"},
+		{"SHA-1", signedBy(t, rsaKey(), x509.SHA1WithRSA), "its signature is SHA1-RSA, want SHA-256 or better"},
+		{"RSA", signedBy(t, rsaKey(), x509.SHA512WithRSA), ""},
+		{"RSA PSS", signedBy(t, rsaKey(), x509.SHA256WithRSAPSS), ""},
+		{"P-256", signedBy(t, curve(elliptic.P256()), x509.ECDSAWithSHA256), ""},
+		{"P-521", signedBy(t, curve(elliptic.P521()), x509.ECDSAWithSHA512), ""},
+		{"ed25519", signedBy(t, edwards, x509.PureEd25519), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := verifyCSR(tt.reply, csrRules{Identity: "n1"})
+			if (got == nil) != (tt.says != "") {
+				t.Errorf("got request %v and error %v, want %q", got != nil, err, tt.says)
 			}
 			wantCause(t, err, ErrCSR, tt.says)
 		})
@@ -161,7 +246,7 @@ func TestRequestsForMoreAreRefused(t *testing.T) {
 func TestForbiddenIdentityGetsNoCertificate(t *testing.T) {
 	t.Parallel()
 	for _, identity := range []string{"boss.mcollective", "boss.privileged.choria", "boss.CHORIA"} {
-		_, err := verifyCSR(csrReply(t, rsaKey(), named(identity)), identity, config.Default().CertDenyList)
+		_, err := verifyCSR(csrReply(t, rsaKey(), named(identity)), csrRules{Identity: identity, Deny: config.Default().CertDenyList})
 		wantCause(t, err, ErrCSR, "cert_deny_list forbids")
 		if err == nil {
 			t.Errorf("%s: got no error, want one", identity)
@@ -194,7 +279,7 @@ func TestRequestsThatAreNoneAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(wire.CSRReply{CSR: tt.csr, PublicKey: tt.key}, "n1", nil)
+			got, err := verifyCSR(wire.CSRReply{CSR: tt.csr, PublicKey: tt.key}, csrRules{Identity: "n1"})
 			if got != nil || err == nil {
 				t.Errorf("got a request and error %v, want an error", err)
 			}
@@ -210,7 +295,7 @@ func FuzzVerifyCSR(f *testing.F) {
 	f.Add(good.PublicKey, good.CSR)
 	f.Add(csrPEM([]byte{0x30, 0x80}), good.PublicKey)
 	f.Fuzz(func(t *testing.T, text, key string) {
-		got, err := verifyCSR(wire.CSRReply{CSR: text, PublicKey: key}, "n1", config.Default().CertDenyList)
+		got, err := verifyCSR(wire.CSRReply{CSR: text, PublicKey: key}, csrRules{Identity: "n1", Deny: config.Default().CertDenyList})
 		if err != nil && !errors.Is(err, ErrCSR) {
 			t.Errorf("got error %v, want one that unwraps to ErrCSR", err)
 		}
