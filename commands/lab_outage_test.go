@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,5 +121,41 @@ func TestABrokerThatStaysAwayLeavesTheRestUntouched(t *testing.T) {
 	o.hold(t, r, report, doc)
 	if r.code != 1 {
 		t.Errorf("got exit code %d, want 1: the broker was away for longer than connect_timeout", r.code)
+	}
+}
+
+func TestWatchGoesOnAfterABrokerThatStayedAway(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Enrollment: lab.PKI, Simulate: 60, PerConnection: 20})
+	if err := l.SetConfig(map[string]any{"connect_timeout": "1s", "workers": 2}); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, l)
+	restarts := func() int {
+		report, err := l.Simulated()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report.Actions["choria_provision#restart"]
+	}
+	await(t, "the middle of the work", func() bool { return restarts() >= 10 })
+	start, err := l.StopBroker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a node that is left alone", func() bool { return strings.Contains(w.said(), "did not come back in 1s") })
+	if err := start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "all nodes", func() bool { return restarts() >= 60 })
+	if code := w.signal(syscall.SIGTERM); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+	report, err := l.Simulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.InService() != 60 || strings.Contains(w.said(), " failed at ") {
+		t.Errorf("got %d of 60 nodes in service\n%s", report.InService(), w.said())
 	}
 }

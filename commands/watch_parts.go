@@ -184,7 +184,11 @@ func (w *watch) hooks() network.Hooks {
 				w.logger.Warnf("the connection to the broker was lost: %v; it is tried again", err)
 			}
 		},
-		Regained: func() { w.logger.Warn("the connection to the broker is there again"); w.wake() },
+		Regained: func() {
+			w.logger.Warn("the connection to the broker is there again")
+			w.wake()
+			time.AfterFunc(network.ReturnTime, w.wake) // nodes that come back say nothing
+		},
 		Refused:  func(err error) { w.fail(fmt.Errorf("the broker does not let us in again: %w", err)) },
 	}
 }

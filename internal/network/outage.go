@@ -15,9 +15,9 @@ import (
 // connection to the broker.
 var ErrDisconnected = errors.New("the connection to the broker is lost")
 
-// returnTime is how long nodes may take to come back after the broker did:
+// ReturnTime is how long nodes may take to come back after the broker did:
 // go-choria's servers wait up to 20 s between two attempts.
-const returnTime = 30 * time.Second
+const ReturnTime = 30 * time.Second
 
 // Hooks are told how the connection fares. They are called one at a time.
 type Hooks struct {
@@ -112,7 +112,7 @@ func (o *outages) since() time.Time {
 func (o *outages) nodesReturn() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.regained.IsZero() && time.Since(o.regained) < returnTime
+	return !o.regained.IsZero() && time.Since(o.regained) < ReturnTime
 }
 
 // Connected reports whether there is a connection at this moment.
