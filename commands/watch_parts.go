@@ -97,6 +97,7 @@ func (w *watch) build(cfg *config.Config) error {
 	w.closers = reread.closers // helpers that stay end with us
 	w.seen.mask.Hide(secretsOf(cfg)...)
 	runner.May = w.may
+	runner.Term = func() any { return w.term.Load() }
 	if before := w.current.Swap(runner); before != nil {
 		retire(before.Helper)
 	}
@@ -189,7 +190,7 @@ func (w *watch) hooks() network.Hooks {
 			w.wake()
 			time.AfterFunc(network.ReturnTime, w.wake) // nodes that come back say nothing
 		},
-		Refused:  func(err error) { w.fail(fmt.Errorf("the broker does not let us in again: %w", err)) },
+		Refused: func(err error) { w.fail(fmt.Errorf("the broker does not let us in again: %w", err)) },
 	}
 }
 

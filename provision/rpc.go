@@ -141,23 +141,6 @@ func (n *node) attempt(ctx context.Context, action string, number int, do func(c
 	return err
 }
 
-// awaitBroker waits for a broker that is away, and for the end of the run.
-func (n *node) awaitBroker(ctx context.Context) error {
-	if n.connected == nil {
-		return nil
-	}
-	bounded, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if !n.finishing {
-		defer context.AfterFunc(n.stop, cancel)()
-	}
-	err := n.connected(bounded, n.finishing)
-	if bounded.Err() != nil && err != nil {
-		return n.ended(ctx)
-	}
-	return err
-}
-
 // rest waits between attempts, no longer than there is a reason to.
 func (n *node) rest(ctx context.Context, pause time.Duration) {
 	stop := n.stop.Done()

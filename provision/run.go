@@ -33,6 +33,10 @@ type Runner struct {
 
 	Fingerprint string // of this site's installations; see Fingerprint
 
+	// Term identifies the leadership; a node that was begun in another one is not
+	// worked on any more. nil: there is only one.
+	Term func() any
+
 	DryRun   DryRun
 	Force    bool                 // ignore holds
 	Limit    int                  // 0: none
@@ -52,7 +56,7 @@ type Summary struct {
 	Left        int      // nodes beyond the limit
 	Unhandled   int      // nodes that were not started because the run ended
 	Interrupted bool     // a stop or the end of time kept nodes from being handled
-	StateErr    error    // the state directory failed while the run was on, or the connection was lost for good
+	StateErr    error    // the state directory failed while the run was on, or the broker stayed away
 }
 
 // Run provisions what was seen in two stages: a node that has not answered its
@@ -97,19 +101,6 @@ func helperBound(c *config.Config) *semaphore.Weighted {
 		return nil
 	}
 	return semaphore.NewWeighted(int64(c.HelperWorkers))
-}
-
-// awaitBroker holds a new node back while the broker is away. One that stays
-// away ends the run.
-func (r *Runner) awaitBroker(ctx context.Context) bool {
-	if r.Connected == nil {
-		return true
-	}
-	err := r.Connected(ctx, false)
-	if errors.Is(err, ErrNetwork) {
-		r.broken.CompareAndSwap(nil, &err)
-	}
-	return err == nil
 }
 
 // ended says that no new node may start.
@@ -231,7 +222,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 	}
 	return &node{
 		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, siteKey: &r.siteKey, nonce: r.Nonce,
-		may: r.May, connected: r.Connected, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
+		may: r.mayInTerm(), connected: r.Connected, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
 		result: Result{Node: s.Identity},
 	}
 }

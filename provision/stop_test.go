@@ -271,3 +271,20 @@ func pauseAfter(t *testing.T, b *bench, step string, cause error) {
 	}
 	unchanged("at the end")
 }
+
+func TestANodeOfAnEarlierTermIsNotGoneOnWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		var term atomic.Int32
+		b.Term = func() any { return term.Load() }
+		b.fleet.On(node1, inventory, ending(func() { term.Add(1) })) // lost and won again meanwhile
+		got := resultOf(t, b.run(t.Context(), node1), node1)
+		if got.Outcome != provision.Skipped || !errors.Is(got.Err, provision.ErrNotLeader) {
+			t.Errorf("got %s (%v), want skipped: another instance may have worked on it", got.Outcome, got.Err)
+		}
+		if calls := b.fleet.Actions(node1); len(calls) != 1 {
+			t.Errorf("got %v, want no call after the inventory", calls)
+		}
+	})
+}

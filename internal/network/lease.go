@@ -27,7 +27,10 @@ const (
 	rewritePause = 20 * time.Millisecond
 )
 
-var errUnanswered = errors.New("the broker does not answer")
+var (
+	errDropped    = errors.New("it was dropped, with what it had not sent")
+	errUnanswered = errors.New("the broker does not answer")
+)
 
 // The ways an election can go against us.
 var (
@@ -241,7 +244,7 @@ func (l *Lease) lose(err error) {
 	l.mu.Lock()
 	l.lost = err
 	l.mu.Unlock()
-	l.conn.Drop(err)
+	l.conn.Drop(errDropped)
 	if l.tell != nil {
 		l.tell(err)
 	}
