@@ -155,7 +155,7 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 	refused := 0
 	var last error
 	for try := 1; ; try++ {
-		nc, err := attempt(fw, all)
+		nc, err := attempt(fw, all, log)
 		if err == nil {
 			return nc, nil
 		}
@@ -179,11 +179,12 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 	}
 }
 
-func attempt(fw *choria.Framework, all []nats.Option) (*nats.Conn, error) {
+func attempt(fw *choria.Framework, all []nats.Option, log *logrus.Entry) (*nats.Conn, error) {
 	servers, err := brokers(fw)
 	if err != nil {
 		return nil, fmt.Errorf("finding the broker: %w", err)
 	}
+	log.Debugf("connecting to %s", strings.Join(servers.Strings(), ", "))
 	return nats.Connect(strings.Join(servers.Strings(), ", "), all...)
 }
 
