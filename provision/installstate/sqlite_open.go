@@ -10,10 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
-	driver "modernc.org/sqlite"
-	result "modernc.org/sqlite/lib"
 )
 
 // DatabaseFile is the name of the embedded state in the state directory. SQLite
@@ -26,21 +22,6 @@ const (
 
 	busyTimeout = 10_000 // milliseconds that a connection waits for other processes
 )
-
-const schema = `
-CREATE TABLE nodes (
-	identity TEXT PRIMARY KEY,
-	record   BLOB,
-	session  TEXT NOT NULL,
-	pending  INTEGER NOT NULL,
-	revision INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX pending_nodes ON nodes (identity) WHERE pending;
-CREATE TABLE stored_values (
-	name     TEXT PRIMARY KEY,
-	data     BLOB NOT NULL,
-	revision INTEGER NOT NULL
-) WITHOUT ROWID;`
 
 // oldForm lists what the state directory of an unreleased version holds.
 var oldForm = [...]string{"nodes", "journal", "paused.json", "counters.json", "lease.json"}
@@ -158,97 +139,6 @@ func checkOrphans(path string) error {
 	return nil
 }
 
-// What this program makes in the state directory for a moment.
-const (
-	newPrefix   = ".new-state-"
-	probePrefix = ".probe-"
-)
-
-// removeLeftovers removes what processes that were killed left of that, once
-// there is a database: until then one may be in the making.
-func removeLeftovers(dir string) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return
-	}
-	defer root.Close()
-	if _, err := root.Lstat(DatabaseFile); err != nil {
-		return
-	}
-	entries, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		if name := entry.Name(); strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, probePrefix) {
-			_ = root.RemoveAll(name)
-		}
-	}
-}
-
-// createDatabase makes the database under another name and links it to its own,
-// so that no process ever sees half of one. When another process was faster its
-// database stays.
-func createDatabase(dir, path string) error {
-	made, err := os.MkdirTemp(dir, newPrefix)
-	if err != nil {
-		return unavailable(dir, err)
-	}
-	temporary := filepath.Join(made, DatabaseFile)
-	if err = makeDatabase(dir, temporary); err == nil {
-		err = os.Link(temporary, path)
-	}
-	err = explain(path, err)
-	removed := os.RemoveAll(made)
-	if _, missing := os.Lstat(path); missing != nil {
-		if err == nil {
-			err = unavailable(path, missing)
-		}
-		return err
-	}
-	// It is there. If not from here, another process was faster, and may have
-	// removed what was made here.
-	if removed != nil {
-		return unavailable(made, removed)
-	}
-	return syncDirectory(dir)
-}
-
-func makeDatabase(dir, path string) error {
-	owner, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode(owner))
-	if err != nil {
-		return err
-	}
-	err = adopt(file, owner)
-	file.Close()
-	if err != nil {
-		return err
-	}
-	db, err := sql.Open("sqlite", dataSource(path, "FULL"))
-	if err != nil {
-		return err
-	}
-	_, err = db.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA application_id = %d; PRAGMA user_version = %d; %s", applicationID, schemaVersion, schema))
-	return errors.Join(err, db.Close())
-}
-
-// syncDirectory makes a new name in dir durable.
-func syncDirectory(dir string) error {
-	opened, err := os.Open(dir)
-	if err != nil {
-		return unavailable(dir, err)
-	}
-	defer opened.Close()
-	if err := opened.Sync(); err != nil {
-		return unavailable(dir, err)
-	}
-	return nil
-}
-
 // dataSource names the database for the driver, with the durability of commits
 // on its connections.
 func dataSource(path, synchronous string) string {
@@ -346,101 +236,4 @@ func (d *database) identify() error {
 		return damaged(d.path, fmt.Sprintf("its schema version %d is unknown, this program reads version %d", version, schemaVersion))
 	}
 	return nil
-}
-
-func (d *database) explain(err error) error { return explain(d.path, err) }
-
-// scanError begins what database/sql says of a column with a value of another
-// type than this program writes; there is no error value for it.
-const scanError = "sql: Scan error on column"
-
-// explain tells what the machine or the user is to blame for from a database that
-// is damaged, and names the file.
-func explain(path string, err error) error {
-	var failure *driver.Error
-	if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrUnavailable) || errors.Is(err, errConflict) {
-		return err
-	}
-	if strings.HasPrefix(err.Error(), scanError) {
-		return damaged(path, err.Error())
-	}
-	if !errors.As(err, &failure) {
-		return unavailable(path, err)
-	}
-	dir := filepath.Dir(path)
-	switch failure.Code() & 0xff {
-	case result.SQLITE_CORRUPT, result.SQLITE_NOTADB,
-		result.SQLITE_ERROR, result.SQLITE_SCHEMA, result.SQLITE_MISMATCH, result.SQLITE_CONSTRAINT, result.SQLITE_FORMAT: // other tables than ours
-		return damaged(path, failure.Error())
-	case result.SQLITE_FULL:
-		return fmt.Errorf("%w: no space is left for %s; make room", ErrUnavailable, path)
-	case result.SQLITE_BUSY, result.SQLITE_LOCKED:
-		return fmt.Errorf("%w: another process kept %s locked for more than %d s; see `provision status`", ErrUnavailable, path, busyTimeout/1000)
-	case result.SQLITE_READONLY, result.SQLITE_PERM, result.SQLITE_CANTOPEN, result.SQLITE_IOERR:
-		if err := probe(dir); err != nil {
-			return unavailable(path, err)
-		}
-		return unavailable(path, failure)
-	default:
-		return unavailable(path, failure)
-	}
-}
-
-// connectionFiles is how many files SQLite opens for a connection.
-const connectionFiles = 3
-
-// probe repeats what SQLite does in dir, since SQLite does not tell which error
-// the system gave. It must not open the database itself: closing it again would
-// end SQLite's own locks on the file.
-func probe(dir string) error {
-	for range connectionFiles {
-		file, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-	}
-	file, err := os.CreateTemp(dir, probePrefix)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	if _, err := file.Write(make([]byte, 64<<10)); err != nil {
-		file.Close()
-		return err
-	}
-	return file.Close()
-}
-
-// unavailable blames the machine for err and says what to do where that is known.
-func unavailable(path string, err error) error {
-	hint := "; check the file system and the permissions of " + path
-	switch {
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrDamaged):
-		return err
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		hint = "; raise the limit of open files (`ulimit -n`, `LimitNOFILE=`)"
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		hint = "; make room"
-	case errors.Is(err, unix.EROFS):
-		hint = "" // the error says it all
-	}
-	return fmt.Errorf("%w: %s: %w%s", ErrUnavailable, path, withoutPath(err), hint)
-}
-
-// withoutPath leaves out what the message says already.
-func withoutPath(err error) error {
-	if at, ok := err.(*fs.PathError); ok {
-		return at.Err
-	}
-	if at, ok := err.(*os.LinkError); ok {
-		return at.Err
-	}
-	return err
-}
-
-// damaged says what moving the database away loses. Nothing here touches it.
-func damaged(path, detail string) error {
-	return fmt.Errorf("%w: %s: %s; it is kept: to start without it, move it and its -wal and -shm files away, "+
-		"which loses holds, counters, the pause and the knowledge of interrupted nodes, but no node", ErrDamaged, path, detail)
 }
