@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,11 +87,9 @@ func TestAnUpgradeIsFollowedByProvisioning(t *testing.T) {
 			if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "upgraded" || got.Upgrade != "0.99.0" {
 				t.Fatalf("got exit code %d, %+v, want upgraded\n%s", r.code, got, r.stderr)
 			}
-			for range 40 { // it comes back in seconds and is then resumed
-				if doc, r = report(t, l, "once"); outcomes(doc)[name].Outcome != "" {
-					break
-				}
-			}
+			// A run before that would meet the old server in its last seconds.
+			await(t, "the new release", func() bool { return started(t, l, name, "0.99.0") })
+			doc, r = report(t, l, "once")
 			if got := outcomes(doc)[name]; r.code != 0 || got.Outcome != "provisioned" || got.Version != "0.99.0" {
 				t.Fatalf("got exit code %d, %+v, want provisioned with the new version\n%s", r.code, got, r.stderr)
 			}
@@ -102,6 +101,16 @@ func TestAnUpgradeIsFollowedByProvisioning(t *testing.T) {
 			}
 		})
 	}
+}
+
+// started reports whether a server started with that version.
+func started(t *testing.T, l *lab.Lab, name, version string) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.NodeDir(name), "journal.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(text), `"started":"provisioning","version":"`+version+`"`)
 }
 
 // A server that came into service without the upgrade is not in order.
