@@ -28,6 +28,9 @@ type load struct {
 	command    []string
 	env        []string // beside the lab's
 	mayFail    bool     // exit code 3 is expected: some nodes are faulty
+	hosts      int      // run the command as this many hosts with shared records; 0: one alone
+	helper     string   // instead of the bench's own
+	kill       bool     // the last host is killed when half of the nodes are done
 	any        bool     // the fleet need not be provisioned
 }
 
@@ -48,7 +51,7 @@ func (f figures) perNode() time.Duration { return f.cpu / time.Duration(max(f.up
 // measure starts a lab for the load, runs the command in it and has the fleet
 // itself say that all is well.
 func (b *bench) measure(ctx context.Context, l load) (figures, error) {
-	site, err := b.lab(ctx, lab.Options{Enrollment: l.enrollment, Simulate: l.nodes, Faults: l.faults})
+	site, err := b.lab(ctx, lab.Options{Enrollment: l.enrollment, Simulate: l.nodes, Faults: l.faults, Hosts: l.hosts})
 	if err != nil {
 		return figures{}, err
 	}
@@ -91,10 +94,18 @@ func (b *bench) lab(ctx context.Context, o lab.Options) (*lab.Lab, error) {
 }
 
 func (b *bench) measureIn(ctx context.Context, site *lab.Lab, l load) (figures, error) {
-	if err := site.UseTiny(b.helper, l.keys); err != nil {
+	helper := b.helper
+	if l.helper != "" {
+		helper = l.helper
+	}
+	if err := site.UseTiny(helper, l.keys); err != nil {
 		return figures{}, err
 	}
-	f, err := run(ctx, site, l)
+	work := run
+	if l.hosts > 0 {
+		work = runHosts
+	}
+	f, err := work(ctx, site, l)
 	if err != nil {
 		return f, err
 	}
