@@ -114,6 +114,17 @@ func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 	}
 }
 
+// One that ends after its answer has answered.
+func TestPersistentHelperMayEndAfterItsAnswer(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		got, err := talking(t, "once").Answer(t.Context(), HelperInput{Identity: "n1.example.net"})
+		if err != nil || got.Message != "once" {
+			t.Fatalf("got %q and error %v, want its answer", got.Message, err)
+		}
+	}
+}
+
 // A second answer may come with the first or later: it never counts for the
 // node that is asked about next.
 func TestSecondAnswerIsNobodys(t *testing.T) {

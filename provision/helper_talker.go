@@ -114,6 +114,9 @@ func (t *talker) quiet() bool {
 	}
 }
 
+// spoke reports whether there is output that answers nothing.
+func (t *talker) spoke() bool { return t.from.Buffered() > 0 || hasBytes(t.pipes.out.ours) }
+
 // reading is what a helper wrote to stdout after it was asked.
 type reading struct {
 	line []byte
@@ -147,10 +150,10 @@ func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 		if err := t.whole(ctx, written); err != nil {
 			return nil, err
 		}
-		if !t.quiet() {
+		if t.spoke() {
 			return nil, fmt.Errorf("%w: it wrote more than one line", ErrHelperAnswer)
 		}
-		return got.line, nil
+		return got.line, nil // it may have ended meanwhile, which the next question finds out
 	case <-ctx.Done():
 		t.end() // and with it what still reads and writes
 		<-answered
@@ -160,7 +163,7 @@ func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 
 // unasked explains a helper that is not quiet: it wrote, or it ended.
 func (t *talker) unasked(ctx context.Context) error {
-	if t.from.Buffered() == 0 && !hasBytes(t.pipes.out.ours) {
+	if !t.spoke() {
 		return t.why(ctx, errNoAnswer)
 	}
 	return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
