@@ -72,22 +72,29 @@ func (o outage) happens(t *testing.T) (r ran, report fleet.Report, doc output.Do
 // case a node that was configured and not restarted, or one that failed.
 func (o outage) hold(t *testing.T, r ran, report fleet.Report, doc output.Document) {
 	t.Helper()
-	t.Logf("%s after %d of %d: exit code %d, %d in service; %s", o.lasts, o.after, o.nodes, r.code, report.InService(), doc.Run.Error)
+	t.Logf("%s after %d of %d: exit code %d, %d found, %d in service; %s", o.lasts, o.after, o.nodes, r.code, len(doc.Nodes)+doc.Totals.Unhandled, report.InService(), doc.Run.Error)
 	for _, group := range report.Groups {
 		// a node whose reply was lost may have been configured twice
 		if group.Untouched+group.Restarted != o.nodes {
 			t.Errorf("got %+v, want every node either restarted with its configuration or untouched: %v", group, report.Problems)
 		}
 	}
+	provisioned := 0
 	for _, node := range doc.Nodes {
+		if node.Outcome == "provisioned" {
+			provisioned++
+		}
 		if node.Outcome == "failed" {
 			t.Errorf("got %s failed at %s: %s", node.Identity, node.Step, node.Error)
 		}
 	}
+	if got := report.InService(); got != provisioned {
+		t.Errorf("got %d nodes called provisioned and %d in service", provisioned, got)
+	}
 	switch r.code {
 	case 0:
-		if got := report.InService(); got != o.nodes {
-			t.Errorf("got exit code 0 and %d of %d nodes in service", got, o.nodes)
+		if provisioned != len(doc.Nodes) {
+			t.Errorf("got exit code 0 and %d of %d nodes provisioned", provisioned, len(doc.Nodes))
 		}
 	case 1:
 	default:
