@@ -62,7 +62,20 @@ func (a *app) judge() verdict {
 	if err == nil {
 		v.trySecurity(client)
 	}
+	v.tryRecords(cfg)
 	return v
+}
+
+// tryRecords checks the configuration of the connection to shared records.
+func (v *verdict) tryRecords(cfg *config.Config) {
+	if cfg.Records != config.RecordsStreams {
+		return
+	}
+	client, err := cfg.RecordsClient(os.Getenv)
+	v.take(nil, err)
+	if err == nil {
+		v.trySecurity(client)
+	}
 }
 
 // trySecurity has go-choria look for the certificates and keys it will sign and

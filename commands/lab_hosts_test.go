@@ -313,3 +313,40 @@ func TestClashesAreSeen(t *testing.T) {
 		t.Errorf("got %v, want a and b", got)
 	}
 }
+
+func TestConfigCheckLooksAtTheLoginToTheRecords(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.PKI, Hosts: 1})
+	if r := runOn(t, l, 0, "config", "check"); r.code != 0 {
+		t.Errorf("got exit code %d, want 0\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	changeRecords("plugin.security.file.key", "DIR/keys/nowhere.key")(t, l)
+	for _, args := range [][]string{{"config", "check"}, {"once"}} {
+		if r := runOn(t, l, 0, args...); r.code != 2 || !strings.Contains(r.stdout+r.stderr, "records.conf") || !strings.Contains(r.stdout+r.stderr, "nowhere.key") {
+			t.Errorf("%v: got exit code %d, want 2 and both files\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestOneOfTheHostsLeadsAndTheNextKnowsItsHolds(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer, Hosts: 2, Upgrades: true})
+	if err := l.SetConfig(map[string]any{"leader_election": true, "upgrades_repository": "http://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	name := l.NodeNames()[0]
+	if err := l.Behave(name, lab.Behaviour{Do: lab.Upgrade, Version: "9.9.9"}); err != nil {
+		t.Fatal(err)
+	}
+	if r := runOn(t, l, 0, "once"); r.code != 3 { // a failed upgrade is held
+		t.Fatalf("got exit code %d, want 3\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	var r ran
+	await(t, "the other host's turn", func() bool {
+		r = runOn(t, l, 1, "once")
+		return r.code != 4
+	})
+	if r.code != 0 || !strings.Contains(r.stdout, "held for a moment") {
+		t.Errorf("the next leader: got exit code %d, want 0 and the hold\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
