@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"choria-provision/config"
+	"choria-provision/provision/installstate"
 
 	"github.com/choria-io/go-choria/choria"
 	choriaconfig "github.com/choria-io/go-choria/config"
@@ -29,6 +30,7 @@ func (a *app) configure() {
 type verdict struct {
 	File     string           `json:"file"`
 	Valid    bool             `json:"valid"`
+	RunAs    string           `json:"run_as,omitempty"` // owner of the state directory, when another user than this one
 	Problems []config.Problem `json:"problems"`
 }
 
@@ -51,6 +53,7 @@ func (a *app) judge() verdict {
 	if err != nil {
 		return v
 	}
+	v.RunAs = installstate.RunAs(cfg.StateDir)
 	if a.choriaFileMissing() {
 		v.Problems = append(v.Problems, config.Problem{Severity: config.SeverityWarning,
 			Text: "this machine has no Choria client configuration: that part was not checked", Remedy: "name one with --choria-config"})
@@ -128,6 +131,9 @@ func (a *app) showVerdict(v verdict) error {
 		fmt.Fprintf(a.Out, "%s can be used: %s\n", v.File, count(warnings, "warning"))
 	default:
 		fmt.Fprintf(a.Out, "%s can be used\n", v.File)
+	}
+	if v.RunAs != "" {
+		fmt.Fprintf(a.Out, "run as the owner of the state directory: runuser -u %s -- provision ...\n", v.RunAs)
 	}
 	return nil
 }

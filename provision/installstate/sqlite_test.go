@@ -70,6 +70,9 @@ func TestRootGivesItsFilesToTheDirectorysOwner(t *testing.T) {
 		if err := errors.Join(os.Chmod(dir, mode), os.Chown(dir, uid, gid)); err != nil {
 			t.Fatal(err)
 		}
+		if got := RunAs(dir); got != "'#12345'" {
+			t.Errorf("got %q as whom to run, want the directory's owner", got)
+		}
 		s := NewStore(dir)
 		claim := acquire(t, s.AcquireLock)
 		save(t, s, NewRecord(identity, fingerprint))
