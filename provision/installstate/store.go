@@ -64,7 +64,10 @@ func (s *Store) Close() error { return s.engine.close() }
 // starts the session, without which no node can be claimed. It creates what is
 // missing. The error is ErrUnavailable, ErrDamaged or ErrOldState.
 func (s *Store) CheckWritable() error {
-	if _, err := s.engine.session(false); err != nil {
+	s.acquiring.Lock()
+	_, err := s.engine.session(s.idle()) // one that was lost is replaced
+	s.acquiring.Unlock()
+	if err != nil {
 		return err
 	}
 	return s.updateValue("checked", func([]byte) ([]byte, error) {
