@@ -20,7 +20,7 @@ import (
 // certificate, otherwise shows only as a handshake that fails.
 func (c *Config) checkChoriaFile(cfg *choriaconfig.Config) []Problem {
 	found := checkBrokers(cfg)
-	if !c.Insecure {
+	if !c.Insecure && !cfg.Choria.ClientAnonTLS { // both connect without these files
 		switch cfg.Choria.SecurityProvider {
 		case "file":
 			found = append(found, checkFileProvider(cfg)...)

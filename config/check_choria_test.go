@@ -216,3 +216,13 @@ func TestBrokerAddressesAreParsed(t *testing.T) {
 		}
 	}
 }
+
+func TestAnonymousTLSNeedsNoFiles(t *testing.T) {
+	t.Parallel()
+	cfg, _ := load(t, "helper: DIR/helper\ntoken: x\nbroker_provisioning_password: x\n")
+	file := client(t, "identity = me", "plugin.security.provider = file", "plugin.security.file.key = /nonexistent.key",
+		"plugin.security.client_anon_tls = true", "plugin.choria.security.request_signer.url = https://signer.example.net")
+	if _, warnings, err := cfg.Choria(file, environment("USER", "me")); err != nil || len(warnings) > 0 {
+		t.Errorf("got %v and error %v, want nothing to say", warnings, err)
+	}
+}
