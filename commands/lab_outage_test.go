@@ -131,7 +131,7 @@ func TestABrokerThatStaysAwayLeavesTheRestUntouched(t *testing.T) {
 
 func TestWatchGoesOnAfterABrokerThatStayedAway(t *testing.T) {
 	t.Parallel()
-	l := startLab(t, lab.Options{Enrollment: lab.PKI, Simulate: 60, PerConnection: 20})
+	l := startLab(t, lab.Options{Enrollment: lab.Issuer, Simulate: 60, PerConnection: 20})
 	if err := l.SetConfig(map[string]any{"connect_timeout": "1s", "workers": 2}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type outages struct {
 	hooks    Hooks
 	lost     time.Time // zero while connected
 	regained time.Time // zero until it came back once
+	told     uint64    // reconnects that NATS had counted by then
 	dropped  error     // why we broke it ourselves
 	refusals int
 }
@@ -60,7 +61,7 @@ func (o *outages) handlers() []nats.Option {
 				o.broke(err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { o.mended() }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { o.mended(nc.Stats().Reconnects) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.failed(err) }),
 	}
 }
@@ -78,10 +79,10 @@ func (o *outages) broke(err error) {
 	o.hooks.Lost(err)
 }
 
-func (o *outages) mended() {
+func (o *outages) mended(reconnects uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.lost, o.regained, o.refusals = time.Time{}, time.Now(), 0
+	o.lost, o.regained, o.refusals, o.told = time.Time{}, time.Now(), 0, reconnects
 	o.hooks.Regained()
 }
 
@@ -108,11 +109,12 @@ func (o *outages) since() time.Time {
 }
 
 // nodesReturn reports whether nodes that are not connected may only not have
-// come back yet.
-func (o *outages) nodesReturn() bool {
+// come back yet. reconnects is what NATS counts now: requests may be sent before
+// we are told that the connection is there again.
+func (o *outages) nodesReturn(reconnects uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.regained.IsZero() && time.Since(o.regained) < ReturnTime
+	return reconnects > o.told || !o.regained.IsZero() && time.Since(o.regained) < ReturnTime
 }
 
 // Connected reports whether there is a connection at this moment.

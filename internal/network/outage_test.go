@@ -67,6 +67,25 @@ func TestARequestWaitsForTheBroker(t *testing.T) {
 	}
 }
 
+func TestNodesMayReturnBeforeTheHandlerIsTold(t *testing.T) {
+	t.Parallel()
+	o := &outages{hooks: Hooks{Regained: func() {}}}
+	if o.nodesReturn(0) {
+		t.Error("got nodes that return without an outage")
+	}
+	if !o.nodesReturn(1) {
+		t.Error("got no nodes that return, want them from the reconnect on")
+	}
+	o.mended(1)
+	if !o.nodesReturn(1) {
+		t.Error("got no nodes that return, want them for a while")
+	}
+	o.regained = time.Now().Add(-ReturnTime)
+	if o.nodesReturn(1) {
+		t.Error("got nodes that return long after the outage")
+	}
+}
+
 func TestABrokerThatStaysAwayIsNotWaitedForTwice(t *testing.T) {
 	t.Parallel()
 	server := broker(t, nil)

@@ -52,7 +52,7 @@ func (c *Conn) Request(ctx context.Context, identity, agent string, body []byte)
 	}
 	for {
 		replies, err := c.request(ctx, identity, agent, body)
-		if !errors.Is(err, ErrNobody) || !c.outages.nodesReturn() {
+		if !errors.Is(err, ErrNobody) || !c.outages.nodesReturn(c.nc.Stats().Reconnects) {
 			return replies, err
 		}
 		select {
