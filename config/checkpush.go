@@ -34,6 +34,8 @@ func checkPushgateway(c *Config) []finding {
 		switch {
 		case name == "job" || name == "site":
 			found = append(found, mistake(key, "is part of the group already", "take it out; the key "+map[string]string{"job": "pushgateway.job", "site": "site"}[name]+" sets it"))
+		case name == "host" && c.Records == RecordsStreams:
+			found = append(found, mistake(key, "is part of the group already: hosts that share records have a group each", "take it out; $PROVISION_HOST names the host"))
 		case slices.Contains(metricLabels, name):
 			found = append(found, mistake(key, "is a label that metrics have themselves: each push would fail", "choose another name"))
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
