@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak man
+.PHONY: build test lint demo cover bench soak kill man
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -34,6 +34,10 @@ demo: build
 # make test has a minute of it.
 soak:
 	PROVISION_SOAK=30m PROVISION_SOAK_NODES=2400 $(GO) test ./commands -run TestSoak -timeout 45m -v
+
+# kill ends one of three hosts with shared records at a random time, 100 times.
+kill:
+	PROVISION_HOST_KILLS=100 $(GO) test ./commands -run TestKilledHosts -timeout 45m -v
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
