@@ -79,10 +79,12 @@ func (o outage) hold(t *testing.T, r ran, report fleet.Report, doc output.Docume
 			t.Errorf("got %+v, want every node either restarted with its configuration or untouched: %v", group, report.Problems)
 		}
 	}
-	provisioned := 0
+	provisioned, others := 0, map[string]int{}
 	for _, node := range doc.Nodes {
 		if node.Outcome == "provisioned" {
 			provisioned++
+		} else {
+			others[node.Outcome+" at "+node.Step+": "+node.Cause]++
 		}
 		if node.Outcome == "failed" {
 			t.Errorf("got %s failed at %s: %s", node.Identity, node.Step, node.Error)
@@ -94,7 +96,7 @@ func (o outage) hold(t *testing.T, r ran, report fleet.Report, doc output.Docume
 	switch r.code {
 	case 0:
 		if provisioned != len(doc.Nodes) {
-			t.Errorf("got exit code 0 and %d of %d nodes provisioned", provisioned, len(doc.Nodes))
+			t.Errorf("got exit code 0 and %d of %d nodes provisioned, the others %v", provisioned, len(doc.Nodes), others)
 		}
 	case 1:
 	default:

@@ -30,6 +30,9 @@ import (
 var update = flag.Bool("update", false, "rewrite what scripts and goldens expect")
 
 func TestMain(m *testing.M) {
+	// The race detector would have each helper and server sleep for a second at
+	// its end, and each helper occupies a worker.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	lab.RunIfChild()
 	nameUser()
 	testscript.Main(m, map[string]func(){"provision": provisionMain})

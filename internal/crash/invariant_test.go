@@ -114,6 +114,11 @@ func (s *story) holdBinding(name string, n *state) {
 // holdFiles wants nothing in the state directory that a clean run does not
 // leave there. It ends the use of the state.
 func (s *story) holdFiles() {
+	if run, err := s.store.AcquireRunLock(); err != nil { // a run removes what the one before left when it was killed at its end
+		s.errorf("%v", err)
+	} else {
+		run.Release()
+	}
 	if err := s.store.Close(); err != nil {
 		s.errorf("%v", err)
 	}

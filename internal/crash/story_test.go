@@ -33,7 +33,7 @@ func newStory(t *testing.T, m *materials, enrollment, killAt string) *story {
 
 // maxRuns is how many runs a story may take: the killed one, one that finds
 // nodes held, one for each of the two parts of an upgrade, one to spare.
-const maxRuns = 6
+const maxRuns = 8
 
 func (s *story) tell() {
 	for number := range maxRuns {
