@@ -113,7 +113,7 @@ func (b *bench) measureIn(ctx context.Context, site *lab.Lab, l load) (figures, 
 	if err != nil {
 		return f, err
 	}
-	if err := report.Check(); err != nil {
+	if err := report.Check(); err != nil && !(l.kill && recovered(report)) {
 		return f, err
 	}
 	f.up, f.took = report.InService(), report.Took
