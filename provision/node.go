@@ -30,7 +30,7 @@ type node struct {
 
 	may  func() error // nil while provisioning is neither paused nor led elsewhere
 	tell func(any)
-	hide func(secrets ...string) // nil: nobody repeats what the node says
+	hide func(secrets ...string) // nil: nothing that is shown repeats the node
 	stop context.Context         // ends when no new step may start
 	dry  DryRun
 	own  func() error // makes the record say that the node is ours and under way

@@ -57,7 +57,7 @@ func (c *Conn) Follow(h Hooks) {
 func (o *outages) handlers() []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
-			if !nc.IsClosed() { // else it is we who ended it
+			if !nc.IsClosed() { // else this process ended it
 				o.broke(err)
 			}
 		}),

@@ -35,7 +35,7 @@ type exchange struct {
 	requestID string
 	sent      time.Time     // as the request states it
 	valid     time.Duration // nodes drop it when it takes longer; 0: after its time-to-live
-	raw       chan []byte   // nil element: nobody listens
+	raw       chan []byte   // nil element: no listener
 	answered  time.Time
 }
 
@@ -209,7 +209,7 @@ func (c *Conn) send(ctx context.Context, x *exchange, l letter, subject string) 
 		if limit := c.nc.MaxPayload(); int64(len(data)) > limit {
 			return fmt.Errorf("%w: %d KiB for a message of %d KiB, its limit (max_payload) is %d KiB", ErrTooLarge, kib(len(data)), kib(len(l.body)), limit>>10)
 		}
-		// the NATS reply subject makes the broker tell when nobody listens
+		// the NATS reply subject makes the broker tell that no node listens
 		err = c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: l.replyTo, Data: data})
 		switch {
 		case err == nil:

@@ -290,7 +290,7 @@ func TestAPrefetchedRecordDecidesNothing(t *testing.T) {
 		c.Release()
 		claim(t, s, "web1").Release() // was another's
 		complete(t, other, "web2")
-		c = claim(t, s, "web2") // was nobody's
+		c = claim(t, s, "web2") // its claim was free
 		if _, got, err := Admit(s, "web2", fingerprint); got != AlreadyComplete || err != nil {
 			t.Errorf("got %v, %v, want complete", got, err)
 		}

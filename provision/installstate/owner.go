@@ -184,7 +184,7 @@ func Adopt(file *os.File) error {
 
 // adopt gives a file that root created to the directory's owner.
 func adopt(file *os.File, dir fs.FileInfo) error {
-	if err := file.Chmod(fileMode(dir)); err != nil { // whatever the umask
+	if err := file.Chmod(fileMode(dir)); err != nil { // the umask does not apply to it
 		return err
 	}
 	uid, gid := ownerOf(dir)
