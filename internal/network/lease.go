@@ -20,7 +20,7 @@ const (
 
 const (
 	// setupTimeout bounds joining an election: longer than a broker takes to
-	// choose who serves the bucket, short enough to be waited for.
+	// choose the server that leads the bucket, short enough to be waited for.
 	setupTimeout = 10 * time.Second
 
 	// rewritePause is the time between two attempts to store the key.
