@@ -225,6 +225,9 @@ func TestNodesThatAreNotOurs(t *testing.T) {
 			t.Errorf("%s: got %q, want the command that frees it", name, got.Err)
 		}
 	}
+	if got := resultOf(t, sum, "resetting").Outcome; got != provision.Skipped {
+		t.Errorf("a node whose reset is not finished: got %s, want skipped", got)
+	}
 	for name, text := range broken {
 		if left, err := fake.StoredRecord(b.Store.Dir(), name); err != nil || string(left) != text {
 			t.Errorf("%s: got %q, %v, want the record as it was", name, left, err)
