@@ -2,7 +2,6 @@ package output
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -123,16 +122,15 @@ func (l *Live) draw(last bool) {
 	_, _ = io.WriteString(l.w, screen.String())
 }
 
-// erase puts the cursor to the view's first column and line and clears from
-// there on.
+// erase clears the view line by line, from its last to its first. Erasing the
+// rest of the screen at once would make tmux keep an old frame in its history
+// whenever the view begins in the first row.
 func (l *Live) erase(screen *strings.Builder) {
-	if l.drawn == 0 {
-		return
+	for line := range l.drawn {
+		if line > 0 {
+			screen.WriteString("\x1b[A")
+		}
+		screen.WriteString("\r\x1b[2K")
 	}
-	screen.WriteString("\r")
-	if l.drawn > 1 {
-		fmt.Fprintf(screen, "\x1b[%dA", l.drawn-1)
-	}
-	screen.WriteString("\x1b[J")
 	l.drawn = 0
 }

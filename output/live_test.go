@@ -30,22 +30,22 @@ func (s *screen) Write(text []byte) (int, error) {
 	s.all.Write(text)
 	rest := string(text)
 	for rest != "" {
-		var up int
 		switch {
 		case rest[0] == '\n':
 			s.row++
 			rest = rest[1:]
 		case rest[0] == '\r': // to the first column, which is where lines begin anyway
 			rest = rest[1:]
-		case strings.HasPrefix(rest, "\x1b[J"):
-			s.lines = s.lines[:min(s.row, len(s.lines))]
-			rest = rest[3:]
-		case strings.HasPrefix(rest, "\x1b["):
-			if n, _ := fmt.Sscanf(rest, "\x1b[%dA", &up); n != 1 {
-				panic("unknown sequence: " + rest)
+		case strings.HasPrefix(rest, "\x1b[2K"):
+			if s.row < len(s.lines) {
+				s.lines[s.row] = ""
 			}
-			s.row -= up
-			rest = rest[strings.IndexByte(rest, 'A')+1:]
+			rest = rest[4:]
+		case strings.HasPrefix(rest, "\x1b[A"):
+			s.row--
+			rest = rest[3:]
+		case rest[0] == '\x1b':
+			panic("unknown sequence: " + rest)
 		default:
 			end := strings.IndexAny(rest, "\n\r\x1b")
 			if end < 0 {
@@ -64,7 +64,7 @@ func (s *screen) Write(text []byte) (int, error) {
 func (s *screen) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return strings.Join(s.lines, "\n")
+	return strings.TrimRight(strings.Join(s.lines, "\n"), "\n")
 }
 
 func TestLiveViewOnTheScreen(t *testing.T) {
@@ -173,4 +173,32 @@ func TestLines(t *testing.T) {
 			noEscapes(t, text.String())
 		})
 	}
+}
+
+func TestSilentNodesArePartOfNoEstimate(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(0, 0)
+	model := newProgress(began)
+	model.observe(provision.RunStarted{Nodes: 4}, began)
+	for _, node := range []string{"web1", "web2", "web3", "silent"} {
+		model.observe(provision.NodeStarted{Node: node}, began)
+	}
+	check := func(after time.Duration, want string) {
+		t.Helper()
+		if got := model.estimate(began.Add(after)); got != want {
+			t.Errorf("after %s: got %q, want %q", after, got, want)
+		}
+	}
+	check(time.Second, "") // none is done: there is no pace yet
+	model.observe(provision.NodeAssigned{Node: "web1"}, began)
+	model.observe(provision.NodeAssigned{Node: "web2"}, began)
+	model.observe(provision.NodeDone{Result: provision.Result{Node: "web1", Outcome: provision.Provisioned}}, began)
+	check(time.Second, ", about 3.0s left")
+	check(4*time.Second, ", about 4.0s left without the 2 silent")
+
+	model.observe(provision.NodeAssigned{Node: "web3"}, began)
+	model.observe(provision.NodeDone{Result: provision.Result{Node: "web2", Outcome: provision.Provisioned}}, began)
+	model.observe(provision.NodeDone{Result: provision.Result{Node: "web3", Outcome: provision.Provisioned}}, began)
+	check(2*time.Second, ", about 0.7s left")
+	check(time.Minute, "") // only the silent one is left
 }

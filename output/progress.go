@@ -12,6 +12,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
+// silentAfter is the time after which a first call counts as unanswered. A node
+// that is there answers in a fraction of a second.
+const silentAfter = 3 * time.Second
+
 // progress is what is known of a run that is under way: the model that the
 // live view draws.
 type progress struct {
@@ -77,7 +81,7 @@ func (m *progress) frame(p *Page, now time.Time, height int) []string {
 		line := fmt.Sprintf("Discovering: %d found, %s", m.found, duration(elapsed.Seconds()))
 		return []string{ansi.Truncate(line, p.width, "…")}
 	}
-	lines := []string{m.bar(p, elapsed)}
+	lines := []string{m.bar(p, now)}
 	if counts := m.counts(p); counts != "" {
 		lines = append(lines, "  "+counts)
 	}
@@ -93,23 +97,41 @@ func (m *progress) frame(p *Page, now time.Time, height int) []string {
 	return lines
 }
 
-func (m *progress) bar(p *Page, elapsed time.Duration) string {
+func (m *progress) bar(p *Page, now time.Time) string {
 	cells := max(10, p.width/4)
 	full := min(cells, cells*m.done/m.planned)
 	bar := p.paint(Good, strings.Repeat("█", full)) + p.paint(Dim, strings.Repeat("░", cells-full))
-	text := fmt.Sprintf(" %d of %d, %s", m.done, m.planned, duration(elapsed.Seconds()))
-	if left, ok := m.estimate(elapsed); ok {
-		text += ", about " + duration(left.Seconds()) + " left"
-	}
-	return bar + text
+	text := fmt.Sprintf(" %d of %d, %s", m.done, m.planned, duration(now.Sub(m.started).Seconds()))
+	return bar + text + m.estimate(now)
 }
 
-// estimate is the time the rest takes at the pace so far.
-func (m *progress) estimate(elapsed time.Duration) (time.Duration, bool) {
-	if m.done == 0 || m.done >= m.planned {
-		return 0, false
+// estimate is the time that the rest takes at the pace so far. A node that
+// does not answer takes its timeouts whatever the pace, so silent nodes have no
+// part in it.
+func (m *progress) estimate(now time.Time) string {
+	silent := m.silent(now)
+	rest := m.planned - m.done - silent
+	if m.done == 0 || rest <= 0 {
+		return ""
 	}
-	return elapsed / time.Duration(m.done) * time.Duration(m.planned-m.done), true
+	left := now.Sub(m.started) / time.Duration(m.done) * time.Duration(rest)
+	text := ", about " + duration(left.Seconds()) + " left"
+	if silent > 0 {
+		text += fmt.Sprintf(" without the %d silent", silent)
+	}
+	return text
+}
+
+// silent counts the nodes whose first call has been without an answer for longer
+// than a node needs.
+func (m *progress) silent(now time.Time) int {
+	count := 0
+	for _, since := range m.called {
+		if now.Sub(since) >= silentAfter {
+			count++
+		}
+	}
+	return count
 }
 
 func (m *progress) counts(p *Page) string {
