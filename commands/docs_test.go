@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,7 +22,7 @@ import (
 )
 
 // documents are the files that tell of commands, flags, keys and exit codes.
-var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/migration.md", "../docs/architecture.md"}
+var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/migration.md", "../docs/architecture.md", "../docs/ci.md"}
 
 func document(t *testing.T, path string) string {
 	t.Helper()
@@ -259,5 +260,58 @@ func TestMigrationExplainsEveryKeyOfThePeer(t *testing.T) {
 	}
 	if !strings.Contains(document(t, "../README.md"), "(docs/migration.md)") {
 		t.Error("the README does not link docs/migration.md")
+	}
+}
+
+// TestReadyMadeJobsTestAHelper runs the scripts of the CI jobs in
+// examples/ci as their CI would: in the root of a repository that has the
+// helper and the script in provision/.
+func TestReadyMadeJobsTestAHelper(t *testing.T) {
+	t.Parallel()
+	var gitlab struct {
+		Helper struct{ Script []string }
+	}
+	readYAML(t, "../examples/ci/gitlab.yml", &gitlab)
+	var github struct {
+		Jobs struct {
+			Helper struct{ Steps []struct{ Name, Run string } }
+		}
+	}
+	readYAML(t, "../examples/ci/github.yml", &github)
+	jobs := map[string]string{"gitlab": strings.Join(gitlab.Helper.Script, "\n")}
+	for _, step := range github.Jobs.Helper.Steps {
+		if step.Name == "Test the helper" {
+			jobs["github"] = step.Run
+		}
+	}
+	for name, script := range jobs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repository := t.TempDir()
+			if err := os.Mkdir(filepath.Join(repository, "provision"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for from, to := range map[string]string{"../examples/helper.sh": "provision/helper.sh", "../examples/ci/test-helper.sh": "provision/test-helper.sh"} {
+				if err := os.WriteFile(filepath.Join(repository, to), []byte(document(t, from)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command := exec.Command("sh", "-euc", script)
+			command.Dir = repository
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", script, err, out)
+			}
+			result := document(t, filepath.Join(repository, "provision.xml"))
+			if got := strings.Count(result, "<testcase"); got != 6 || strings.Contains(result, "<failure") {
+				t.Errorf("got %d test cases, want 6 without a failure:\n%s", got, result)
+			}
+		})
+	}
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(document(t, path)), into); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
 }

@@ -15,9 +15,10 @@ import (
 // labOptions are the flags of lab.
 type labOptions struct {
 	lab.Options
-	expect  int // nodes in service after the command; negative: all
-	faults  []string
-	command []string
+	expect    int // nodes in service after the command; negative: all
+	faults    []string
+	junitFile string // where the result goes for CI systems; empty: nowhere
+	command   []string
 }
 
 func (a *app) lab() {
@@ -33,6 +34,7 @@ func (a *app) lab() {
 	c.Flag("fault", "Make a share of the simulated nodes misbehave: silent, slow, twin, refuse, garbage, dead or comeback; repeatable").PlaceHolder("KIND:SHARE").StringsVar(&o.faults)
 	intFlag(c.Flag("per-connection", "Simulated nodes that share a broker connection").PlaceHolder("N").Default("500"), 1, &o.PerConnection)
 	intFlag(c.Flag("expect", "Number of nodes that are in service after the command (default: all that can be)").PlaceHolder("N").Default("-1"), -1, &o.expect)
+	c.Flag("junit", "Write the result to this file as JUnit XML, a test case per server").PlaceHolder("FILE").StringVar(&o.junitFile)
 	c.Arg("command", "Command to run in the lab, written after --").StringsVar(&o.command)
 	a.chooses(c, func(stop context.Context) error { return a.runLab(stop, o) })
 }
@@ -63,7 +65,12 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 		}
 		return ended
 	}
-	return errors.Join(ended, a.verifyLab(stop, l, o))
+	var t tally
+	ended = errors.Join(ended, a.verifyLab(stop, l, o, &t))
+	if o.junitFile == "" || stop.Err() != nil {
+		return ended
+	}
+	return errors.Join(ended, o.writeJUnit(l, t, ended))
 }
 
 // check reads the faults and finds numbers that cannot be.
@@ -76,6 +83,12 @@ func (o *labOptions) check() error {
 	}
 	if o.Upgrade != "" && o.Simulate > 0 {
 		return errors.New("--upgrade with --simulate: only servers can be upgraded")
+	}
+	if len(o.faults) > 0 && o.Simulate == 0 {
+		return errors.New("--fault without --simulate: only simulated nodes misbehave")
+	}
+	if o.junitFile != "" && len(o.command) == 0 {
+		return errors.New("--junit without a command: there is no result to write")
 	}
 	for _, text := range o.faults {
 		fault, err := fleet.ParseFault(text)

@@ -14,6 +14,8 @@ type tally struct {
 	up    int // in service
 	able  int // nodes that could be
 	wrong int // in production and not in order, or lost
+
+	findings []lab.Finding // of the servers
 }
 
 // waiting says who waits in a new lab.
@@ -32,12 +34,11 @@ func waiting(o labOptions) string {
 
 // verifyLab shows what became of the nodes; the error says that it is not what
 // was expected.
-func (a *app) verifyLab(stop context.Context, l *lab.Lab, o labOptions) error {
-	var t tally
-	if err := a.verifyServers(stop, l, &t); err != nil {
+func (a *app) verifyLab(stop context.Context, l *lab.Lab, o labOptions, t *tally) error {
+	if err := a.verifyServers(stop, l, t); err != nil {
 		return err
 	}
-	if err := a.verifySimulated(l, o, &t); err != nil {
+	if err := a.verifySimulated(l, o, t); err != nil {
 		return err
 	}
 	expected := t.able
@@ -70,6 +71,7 @@ func (a *app) verifyServers(stop context.Context, l *lab.Lab, t *tally) error {
 		fmt.Fprintf(a.Err, "lab: %s %s: %s\n", f.Node, f.State, output.Escape(seen))
 	}
 	t.able += len(findings)
+	t.findings = findings
 	if len(findings) > 0 {
 		fmt.Fprintf(a.Err, "lab: %d of %d servers in service\n", t.up, len(findings))
 	}
