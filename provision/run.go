@@ -71,7 +71,7 @@ func (r *Runner) Run(ctx, stop context.Context, seen []discovery.Sighting) Summa
 	}
 
 	tasks := make([]*task, len(queue)) // nil: not started
-	workers.New(r.Config.Workers).Run(ctx, stop, r.start(ctx, stop, queue, tasks))
+	r.pool(len(queue)).Run(ctx, stop, r.start(ctx, stop, queue, tasks))
 	return r.summarize(skipped, tasks, left)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"choria-provision/discovery"
+	"choria-provision/provision/workers"
 )
 
 // prepare reads the records of many nodes in one pass, and lets each host that
@@ -19,6 +20,17 @@ func (r *Runner) prepare(seen []discovery.Sighting) []discovery.Sighting {
 	}
 	_ = r.Store.Prefetch(identities) // what fails here is named when a record is read alone
 	return ranked(r.Store.Host(), seen)
+}
+
+// pool returns the pool for a number of nodes. A node is claimed before its first
+// call, so a host that shares them must not begin those that its workers cannot
+// take soon.
+func (r *Runner) pool(nodes int) *workers.Pool {
+	pool := workers.New(r.Config.Workers)
+	if r.Store.Host() != "" {
+		pool.Share(nodes)
+	}
+	return pool
 }
 
 // ranked returns the nodes in the order of a host; without a name they stay in

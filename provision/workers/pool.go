@@ -37,6 +37,11 @@ func New(workers int) *Pool {
 	return &Pool{workers: workers, window: newWindow(workers)}
 }
 
+// Share makes the pool leave nodes to other processes that take from the same
+// ones: the fewer of the given number it has not begun, the fewer it takes
+// before a worker is free for them. It is called before Run.
+func (p *Pool) Share(nodes int) { p.window.shared, p.window.left = true, nodes }
+
 // Run works on nodes in their order until the sequence ends, or until stop or
 // ctx ends: then no further node is taken from it. It returns when every node
 // that was taken has its outcome. A node is taken only when its first call may

@@ -2,9 +2,11 @@ package workers_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,4 +270,49 @@ func TestNodesMayComeAsTheyLike(t *testing.T) {
 			t.Errorf("took %s for %d nodes, want %s for 3", took, len(s.order), want)
 		}
 	})
+}
+
+// shared is a node that several pools take from: the first to call it has it.
+type shared struct {
+	*node
+	claimed *atomic.Bool
+}
+
+func (n *shared) FirstCall(ctx context.Context) bool {
+	return n.claimed.CompareAndSwap(false, true) && n.node.FirstCall(ctx)
+}
+
+func TestPoolsThatShareFewNodesLeaveSomeToEachOther(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ nodes, atMost int }{{30, 12}, {300, 110}, {3, 3}} {
+		t.Run(fmt.Sprint(tt.nodes), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				claimed := make([]atomic.Bool, tt.nodes)
+				var pools sync.WaitGroup
+				var total atomic.Int64
+				for host := range 3 {
+					pools.Go(func() {
+						s := &site{}
+						var nodes []workers.Node
+						for i := range tt.nodes { // each host begins elsewhere
+							at := (i + host*tt.nodes/3) % tt.nodes
+							nodes = append(nodes, &shared{&node{site: s, answers: time.Millisecond, takes: 300 * time.Millisecond}, &claimed[at]})
+						}
+						pool := workers.New(10)
+						pool.Share(tt.nodes)
+						pool.Run(t.Context(), t.Context(), slices.Values(nodes))
+						total.Add(int64(len(s.order)))
+						if len(s.order) > tt.atMost {
+							t.Errorf("one of three hosts had %d of %d nodes, want at most %d", len(s.order), tt.nodes, tt.atMost)
+						}
+					})
+				}
+				pools.Wait()
+				if total.Load() != int64(tt.nodes) {
+					t.Errorf("got %d outcomes, want %d", total.Load(), tt.nodes)
+				}
+			})
+		})
+	}
 }

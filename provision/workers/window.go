@@ -12,6 +12,11 @@ const (
 	// is locked for other provisioners from its first answer on.
 	Ahead = 3
 
+	// sharedLead is how much of the nodes not begun a pool that shares them may
+	// have ahead of its workers: one part in so many. The last nodes then go to
+	// the process whose workers come free first.
+	sharedLead = 16
+
 	// MaxUnanswered bounds the nodes in stage one, most of them silent ones: each
 	// costs its state, a goroutine and a claim.
 	MaxUnanswered = 1000
@@ -30,9 +35,11 @@ const (
 // node that answers after all gets its place back, beyond the number if need be.
 type window struct {
 	workers int
+	shared  bool          // other processes take nodes of the same sequence
 	changed chan struct{} // has room for one: await looks again
 
 	mu         sync.Mutex
+	left       int       // nodes not begun, when shared
 	free       int       // places; negative after answers of nodes that were written off
 	unanswered int       // nodes in stage one, those without a place too
 	backlog    int       // answered nodes that wait for a worker
@@ -57,6 +64,7 @@ func (w *window) sent() *flight {
 	defer w.mu.Unlock()
 	f := &flight{sent: time.Now()}
 	w.free--
+	w.left--
 	w.unanswered++
 	w.inFlight = append(w.inFlight, f)
 	return f
@@ -150,16 +158,27 @@ func (w *window) admit(now time.Time) (again time.Duration, ready bool) {
 	if w.unanswered >= MaxUnanswered {
 		return 0, false
 	}
-	if w.free <= 0 && starving {
+	withheld := w.withheld()
+	if w.free <= withheld && starving {
 		w.writeOff(now)
 	}
-	if w.free > 0 {
+	if w.free > withheld {
 		return 0, true
 	}
 	if !starving || len(w.inFlight) == 0 {
 		return 0, false
 	}
 	return w.inFlight[0].sent.Add(w.quiet).Sub(now), false
+}
+
+// withheld is how many places stay empty so that few nodes are left for all
+// processes that share them.
+func (w *window) withheld() int {
+	if !w.shared {
+		return 0
+	}
+	lead := w.workers * Ahead
+	return lead - min(lead, max(0, w.left/sharedLead))
 }
 
 // writeOff takes their places from the calls that most likely stay unanswered.
