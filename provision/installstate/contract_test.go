@@ -388,3 +388,17 @@ func TestReportsAreEdited(t *testing.T) {
 		}
 	})
 }
+
+func TestAnInstallationThatWasNeverBegunCannotBeCompleted(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, on site) {
+		s := on.open()
+		defer claim(t, s, "web1").Release()
+		if err := s.MarkComplete(NewRecord("web1", fingerprint)); !errors.Is(err, ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+		if _, err := s.Load("web1"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("got %v, want no record", err)
+		}
+	})
+}
