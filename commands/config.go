@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"choria-provision/config"
+	"choria-provision/output"
 	"choria-provision/provision/installstate"
 
 	"github.com/choria-io/go-choria/choria"
@@ -28,10 +29,11 @@ func (a *app) configure() {
 
 // verdict is the JSON document of config check.
 type verdict struct {
-	File     string           `json:"file"`
-	Valid    bool             `json:"valid"`
-	RunAs    string           `json:"run_as,omitempty"` // owner of the state directory, when another user than this one
-	Problems []config.Problem `json:"problems"`
+	SchemaVersion int              `json:"schema_version"`
+	File          string           `json:"file"`
+	Valid         bool             `json:"valid"`
+	RunAs         string           `json:"run_as,omitempty"` // owner of the state directory, when another user than this one
+	Problems      []config.Problem `json:"problems"`
 }
 
 func (a *app) runConfigCheck() error {
@@ -47,7 +49,7 @@ func (a *app) runConfigCheck() error {
 
 // judge loads both configurations and keeps what is said about them.
 func (a *app) judge() verdict {
-	v := verdict{File: absolute(a.located()), Valid: true, Problems: []config.Problem{}}
+	v := verdict{SchemaVersion: output.SchemaVersion, File: absolute(a.located()), Valid: true, Problems: []config.Problem{}}
 	cfg, problems, err := config.Load(v.File, a.overrides())
 	v.take(problems, err)
 	if err != nil {

@@ -80,7 +80,7 @@ func (a *app) newCycle(stop context.Context, o cycleOptions) (*cycle, error) {
 func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*cycle, provision.Summary) error) error {
 	defer c.close()
 	if err := c.admitted(); err != nil {
-		return err
+		return c.abort(err)
 	}
 	c.limitTime()
 	var err error
@@ -92,7 +92,8 @@ func (c *cycle) do(find func(*cycle) ([]discovery.Sighting, error), after func(*
 		err = after(c, sum)
 	}
 	if errors.Is(err, errNothing) {
-		return c.seen.nothing(err)
+		c.seen.closeLive()
+		return c.abort(err)
 	}
 	return c.seen.end(c, sum, err)
 }

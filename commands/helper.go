@@ -88,12 +88,13 @@ func (o helperOptions) helperInput(cfg *config.Config) (in provision.HelperInput
 
 // trialReport is the JSON document of helper run.
 type trialReport struct {
+	SchemaVersion  int               `json:"schema_version"`
 	Identity       string            `json:"identity"`
 	Outcome        string            `json:"outcome"` // configure, upgrade, defer, shutdown or failed
 	Message        string            `json:"message,omitempty"`
 	Error          string            `json:"error,omitempty"`
 	Warnings       []string          `json:"warnings"`
-	Seconds        float64           `json:"seconds"`
+	Duration       float64           `json:"duration"`                // of the call, in seconds
 	Configuration  map[string]string `json:"configuration,omitempty"` // secrets masked
 	ActionPolicies []string          `json:"action_policies,omitempty"`
 	OPAPolicies    []string          `json:"opa_policies,omitempty"`
@@ -103,11 +104,12 @@ type trialReport struct {
 
 func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 	r := trialReport{
+		SchemaVersion:  output.SchemaVersion,
 		Identity:       identity,
 		Outcome:        "configure",
 		Message:        t.Answer.Message,
 		Warnings:       append([]string{}, t.Warnings...),
-		Seconds:        t.Took.Seconds(),
+		Duration:       t.Took.Round(time.Millisecond).Seconds(),
 		Configuration:  t.Configuration,
 		ActionPolicies: slices.Sorted(maps.Keys(t.Answer.ActionPolicies)),
 		OPAPolicies:    slices.Sorted(maps.Keys(t.Answer.OPAPolicies)),

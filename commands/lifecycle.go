@@ -30,12 +30,19 @@ func (a *app) shutdown() {
 // lifecycleAction is one of provision.Lifecycle's methods.
 type lifecycleAction func(l provision.Lifecycle, ctx context.Context, identity string) error
 
+// lifecycleStep is what a command does to each node.
+type lifecycleStep struct {
+	name string
+	does string // what a node does that agreed
+	act  lifecycleAction
+}
+
 func (a *app) lifecycle(name, help, does string, act lifecycleAction) {
 	var o lifecycleOptions
 	c := a.cli.Command(name, help)
 	c.Arg("identity", "Names of the nodes").Required().StringsVar(&o.identities)
 	collectiveFlag(c, &o.collective)
-	a.chooses(c, func(stop context.Context) error { return a.runLifecycle(stop, o, does, act) })
+	a.chooses(c, func(stop context.Context) error { return a.runLifecycle(stop, o, lifecycleStep{name, does, act}) })
 }
 
 // provisioningCollective is where nodes wait.
@@ -47,7 +54,7 @@ func collectiveFlag(c *fisk.CmdClause, collective *string) {
 
 // runLifecycle acts on each node under its mutation lock and goes on with the
 // others when one cannot be acted on.
-func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string, act lifecycleAction) error {
+func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, step lifecycleStep) error {
 	if err := checkIdentities(o.identities); err != nil {
 		return err
 	}
@@ -73,25 +80,24 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	defer done()
 
 	var failures []error
-	doc := lifecycleDocument{Nodes: []lifecycleResult{}}
-	for _, identity := range eachOnce(o.identities) {
+	doc := lifecycleDocument{SchemaVersion: output.SchemaVersion, Nodes: []lifecycleResult{}}
+	identities := eachOnce(o.identities)
+	for i, identity := range identities {
 		if stop.Err() != nil {
 			failures = append(failures, fmt.Errorf("%w: the nodes from %s on were not asked", interruption(stop), identity))
+			doc.notAsked(step, identities[i:], interruption(stop))
 			break
 		}
-		result := lifecycleResult{Identity: identity, Outcome: does}
-		err := underMutationLock(store, identity, func() error { return act(l, context.WithoutCancel(stop), identity) })
+		err := underMutationLock(store, identity, func() error { return step.act(l, context.WithoutCancel(stop), identity) })
+		doc.Nodes = append(doc.Nodes, step.result(identity, err))
 		switch {
+		case a.output == "json" && err != nil:
+			failures = append(failures, silent{err})
 		case err != nil:
 			failures = append(failures, err)
-			result.Outcome, result.Error = "failed", err.Error()
-			if errors.Is(err, errNothing) {
-				result.Outcome = "skipped"
-			}
 		case a.output != "json":
-			fmt.Fprintf(a.Out, "%s %s\n", identity, does)
+			fmt.Fprintf(a.Out, "%s %s\n", identity, step.does)
 		}
-		doc.Nodes = append(doc.Nodes, result)
 	}
 	if a.output == "json" {
 		failures = append(failures, a.writeJSON(doc))
@@ -99,17 +105,62 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, does string
 	return errors.Join(failures...)
 }
 
+// notAsked adds the nodes to which an interrupted command did not come.
+func (d *lifecycleDocument) notAsked(step lifecycleStep, identities []string, why error) {
+	for _, identity := range identities {
+		d.Nodes = append(d.Nodes, step.result(identity, fmt.Errorf("%w: %w", errNothing, why)))
+	}
+}
+
+// result is a node's row of the document.
+func (s lifecycleStep) result(identity string, err error) lifecycleResult {
+	r := lifecycleResult{Identity: identity, Outcome: s.does}
+	if err == nil {
+		return r
+	}
+	r.Outcome, r.Step, r.Error = "failed", s.name, output.Escape(withoutNothing(err))
+	var failed nodeFailed
+	switch {
+	case errors.As(err, &failed):
+		r.Error = output.Escape(failed.cause.Error())
+	case errors.Is(err, errNothing):
+		r.Outcome = "skipped"
+	}
+	r.Cause, r.Advice = output.Advise(err)
+	return r
+}
+
 // lifecycleDocument is what `--output json` prints.
 type lifecycleDocument struct {
-	Nodes []lifecycleResult `json:"nodes"`
+	SchemaVersion int               `json:"schema_version"`
+	Nodes         []lifecycleResult `json:"nodes"` // in the order they were named
 }
 
 // lifecycleResult is what became of one node.
 type lifecycleResult struct {
 	Identity string `json:"identity"`
-	Outcome  string `json:"outcome"` // restarts, shuts down, skipped or failed
-	Error    string `json:"error,omitempty"`
+	Outcome  string `json:"outcome"`         // restarts, shuts down, skipped or failed
+	Step     string `json:"step,omitempty"`  // restart or shutdown, of a node that did neither
+	Error    string `json:"error,omitempty"` // why
+	Cause    string `json:"cause,omitempty"` // the id of a known cause, or "other"
+	Advice   string `json:"advice,omitempty"`
 }
+
+// nodeFailed is a node that was asked and did not agree.
+type nodeFailed struct {
+	identity string
+	cause    error
+}
+
+func (f nodeFailed) Error() string {
+	text := f.identity + ": " + output.Escape(f.cause.Error())
+	if _, advice := output.Advise(f.cause); advice != "" {
+		text += "\n  " + advice
+	}
+	return text
+}
+
+func (f nodeFailed) Unwrap() []error { return []error{errNodesFailed, f.cause} }
 
 // checkCollective refuses what cannot begin a NATS subject: the connection
 // would be tried until its time is up, and the broker blamed.
@@ -134,8 +185,7 @@ func underMutationLock(store *installstate.Store, identity string, act func() er
 	}
 	defer lock.Release()
 	if err := act(); err != nil {
-		_, advice := output.Advise(err)
-		return fmt.Errorf("%w: %s; %s", errNodesFailed, output.Escape(err.Error()), advice)
+		return nodeFailed{identity, err}
 	}
 	return nil
 }

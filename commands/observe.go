@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choria-provision/config"
+	"choria-provision/internal/network"
 	"choria-provision/output"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
@@ -53,9 +54,7 @@ func (c *cycle) observers() (*seen, error) {
 			s.logger.Warnf("counters start again: %v", err)
 		}
 	}
-	s.report = output.NewReport(output.RunInfo{
-		ID: c.id, Command: c.options.command, Site: c.cfg.Site, Version: version(), DryRun: c.options.dryRun, Started: c.started,
-	})
+	s.report = output.NewReport(c.runInfo())
 	observers := []output.Observer{s.report, s.metrics, output.NewLogEvents(s.logger, division.Log)}
 	if s.live != nil {
 		observers = append(observers, s.live)
@@ -102,11 +101,35 @@ func (s *seen) closeLive() {
 	}
 }
 
-// nothing ends a cycle of which there is nothing to report: another one is at
-// work, or nobody is to be.
-func (s *seen) nothing(err error) error {
-	s.closeLive()
-	return err
+// abort ends a run that did nothing (locked, paused, standby). Its document is
+// shown to programs and stored nowhere: the last report stays that of a run that
+// worked.
+func (c *cycle) abort(err error) error {
+	if c.output != "json" {
+		return err
+	}
+	doc := output.NewReport(c.runInfo()).Finish(output.End{ExitCode: exitCode(err, c.unattended), Err: err, Finished: time.Now()})
+	doc.Run.Error, doc.Run.Cause = output.Escape(withoutNothing(err)), abortCause(err, doc.Run.Cause)
+	return errors.Join(err, doc.WriteJSON(c.Out))
+}
+
+// abortCause is the id of what kept a run from working; known is that of the
+// table of causes, which knows the failures.
+func abortCause(err error, known string) string {
+	switch {
+	case !errors.Is(err, errNothing):
+		return known
+	case errors.Is(err, installstate.ErrLockHeld):
+		return "locked"
+	case errors.Is(err, network.ErrStandby):
+		return "standby"
+	default:
+		return "paused"
+	}
+}
+
+func (c *cycle) runInfo() output.RunInfo {
+	return output.RunInfo{ID: c.id, Command: c.options.command, Site: c.cfg.Site, Version: version(), DryRun: c.options.dryRun, Started: c.started}
 }
 
 // end leaves the report and everything that is made from it, and returns the

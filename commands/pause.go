@@ -9,6 +9,7 @@ import (
 	"github.com/choria-io/fisk"
 
 	"choria-provision/config"
+	"choria-provision/output"
 	"choria-provision/provision/installstate"
 )
 
@@ -56,7 +57,7 @@ func (a *app) runPause(stop context.Context, o pauseOptions) error {
 		return err
 	}
 	if a.output == "json" {
-		return a.writeJSON(pauseState{true, &p})
+		return a.writeJSON(pauseState{output.SchemaVersion, true, &p})
 	}
 	fmt.Fprintln(a.Out, describePause(p))
 	return nil
@@ -64,8 +65,9 @@ func (a *app) runPause(stop context.Context, o pauseOptions) error {
 
 // pauseState is the JSON document of pause and resume.
 type pauseState struct {
-	Paused bool                `json:"paused"`
-	Pause  *installstate.Pause `json:"pause,omitempty"`
+	SchemaVersion int                 `json:"schema_version"`
+	Paused        bool                `json:"paused"`
+	Pause         *installstate.Pause `json:"pause,omitempty"`
 }
 
 // describePause tells a pause in one line. The reason may hold anything.
@@ -95,7 +97,7 @@ func (a *app) runResume(stop context.Context) error {
 		return err
 	}
 	if a.output == "json" {
-		return a.writeJSON(pauseState{})
+		return a.writeJSON(pauseState{SchemaVersion: output.SchemaVersion})
 	}
 	if was {
 		fmt.Fprintln(a.Out, "resumed")

@@ -128,12 +128,13 @@ func (a *app) confirmReset(nodes int, reprovision bool) error {
 
 // resetDocument is what `--output json` prints.
 type resetDocument struct {
-	Nodes []resetResult `json:"nodes"`
+	SchemaVersion int           `json:"schema_version"`
+	Nodes         []resetResult `json:"nodes"`
 }
 
 func (a *app) showResets(results []resetResult) error {
 	if a.output == "json" {
-		return a.writeJSON(resetDocument{append([]resetResult{}, results...)})
+		return a.writeJSON(resetDocument{output.SchemaVersion, append([]resetResult{}, results...)})
 	}
 	if len(results) == 0 {
 		fmt.Fprintln(a.Out, "no records, nothing to forget")

@@ -51,7 +51,8 @@ func provisionMain() {
 // its own. Commands there beside testscript's: `exits CODE COMMAND…` runs a
 // command that must end with that exit code; `plant STATE IDENTITY FILE` stores
 // the file's text as a record; `recorded STATE IDENTITY` holds that there is one;
-// `report STATE FILE` stores the file as the report of the last run.
+// `report STATE FILE` stores the file as the report of the last run;
+// `valid SCHEMA [FILE]` holds a JSON document to its schema.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -64,6 +65,7 @@ func TestScripts(t *testing.T) {
 			"plant":    plant,
 			"recorded": hasRecord,
 			"report":   plantReport,
+			"valid":    validate,
 		},
 	})
 }

@@ -20,9 +20,9 @@ type statusDocument struct {
 	StateDir      string              `json:"state_dir"`
 	RunAs         string              `json:"run_as,omitempty"` // owner of the state directory, when another user than this one
 	Now           time.Time           `json:"now"`
-	Running       *runningNow         `json:"running"` // null: no run is at work
-	Pause         *installstate.Pause `json:"pause"`   // null: not paused
-	LastRun       *lastRun            `json:"last_run"`
+	Running       *runningNow         `json:"running" jsonschema:"nullable"` // null: no run is at work
+	Pause         *installstate.Pause `json:"pause" jsonschema:"nullable"`   // null: not paused
+	LastRun       *lastRun            `json:"last_run" jsonschema:"nullable"`
 	Host          string              `json:"host,omitempty"`  // this one, when the records are shared
 	Hosts         []hostRun           `json:"hosts,omitempty"` // the last run of each, when the records are shared
 	Records       recordCounts        `json:"records"`
@@ -46,7 +46,7 @@ type lastRun struct {
 // hostRun is the last run on one host.
 type hostRun struct {
 	Host    string   `json:"host"`
-	LastRun *lastRun `json:"last_run"`
+	LastRun *lastRun `json:"last_run" jsonschema:"nullable"`
 }
 
 // recordCounts counts records by phase; Unusable ones have none.

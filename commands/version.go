@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"choria-provision/output"
 )
 
 // release is set by the Makefile's linker flags.
@@ -22,9 +24,10 @@ func version() string {
 
 // versions is the JSON document of version.
 type versions struct {
-	Version  string `json:"version"`
-	Go       string `json:"go"`
-	GoChoria string `json:"go_choria"`
+	SchemaVersion int    `json:"schema_version"`
+	Version       string `json:"version"`
+	Go            string `json:"go"`
+	GoChoria      string `json:"go_choria"`
 }
 
 // version declares the command; the function of that name is what --version shows.
@@ -34,7 +37,7 @@ func (a *app) version() {
 }
 
 func (a *app) runVersion() error {
-	v := versions{Version: version(), Go: runtime.Version(), GoChoria: "unknown"}
+	v := versions{SchemaVersion: output.SchemaVersion, Version: version(), Go: runtime.Version(), GoChoria: "unknown"}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		v.GoChoria = moduleVersion(info, choriaModule)
 	}

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"fmt"
 
 	"choria-provision/config"
 
@@ -55,8 +54,6 @@ func lifecycle[In any](ctx context.Context, l Lifecycle, identity string, a acti
 	case n.hasGone(err):
 		n.warn("it left without an answer: it does as it was asked, or was leaving already")
 		return nil
-	case err != nil:
-		return fmt.Errorf("%s: %w", identity, err)
 	}
-	return nil
+	return err
 }
