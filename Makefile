@@ -2,7 +2,10 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
-LDFLAGS := -s -w -X choria-provision/commands.release=$(VERSION)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMP   := choria-provision/commands
+LDFLAGS := -s -w -X $(STAMP).release=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X $(STAMP).date=$(DATE)
 
 # Versions of the tools, pinned: they are run through the module proxy.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -13,7 +16,7 @@ export GONOSUMDB = github.com/choria-io/*
 .PHONY: build test lint demo cover bench soak kill man
 
 build:
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
 
 test:
 	$(GO) test -race -timeout 20m -parallel 4 ./... # most tests wait for servers, not for the processor
@@ -43,7 +46,8 @@ cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -n 1
 
-# The man page follows the commands; a test fails when it does not.
+# The man pages follow the commands and docs/configuration.md; tests fail when
+# they do not.
 man:
 	$(GO) test ./commands -run TestManPageIsCurrent -update
 

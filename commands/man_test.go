@@ -36,7 +36,7 @@ func roff(text string) string {
 
 func manPage(t *testing.T) []byte {
 	t.Helper()
-	page, err := template.New("provision.1.tmpl").Funcs(template.FuncMap{"text": roff}).ParseFiles(filepath.Join("testdata", "provision.1.tmpl"))
+	page, err := template.New("provision.8.tmpl").Funcs(template.FuncMap{"text": roff}).ParseFiles(filepath.Join("testdata", "provision.8.tmpl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +49,10 @@ func manPage(t *testing.T) []byte {
 	return text.Bytes()
 }
 
-// TestManPageIsCurrent holds docs/provision.1 to the program; `make man` renews it.
+// TestManPageIsCurrent holds docs/provision.8 to the program; `make man` renews it.
 func TestManPageIsCurrent(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/provision.1"
+	const path = "../docs/provision.8"
 	want := manPage(t)
 	if *update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
@@ -64,6 +64,6 @@ func TestManPageIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/provision.1 is not current, run make man (-want +got):\n%s", diff)
+		t.Errorf("docs/provision.8 is not current, run make man (-want +got):\n%s", diff)
 	}
 }
