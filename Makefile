@@ -1,6 +1,7 @@
 # Everything a developer or CI needs. Go and make are enough.
 
 GO      ?= go
+PREFIX  ?= /usr/local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
@@ -13,7 +14,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill man
+.PHONY: build test lint demo cover bench soak kill man packages test-packages install
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -29,6 +30,21 @@ lint:
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
+	cd packaging/build && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
+
+# packages builds deb, rpm, OCI image, SBOM and checksums into bin/packages, the
+# same bytes for the same commit.
+packages:
+	cd packaging/build && $(GO) run .
+
+# Builds all packages three times, twice from clones, and installs them into
+# directories. With rpm and bubblewrap it tests the rpm and runs the image.
+test-packages:
+	cd packaging/build && $(GO) test -timeout 20m ./...
+
+# install puts what `make build` made below DESTDIR, with PREFIX for /usr/local.
+install:
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" packaging/install.sh
 
 demo: build
 	bin/provision lab --nodes 5 -- provision once
@@ -50,6 +66,7 @@ cover:
 # they do not.
 man:
 	$(GO) test ./commands -run TestManPageIsCurrent -update
+	cd packaging/build && $(GO) run ./manpage <../../docs/configuration.md >../../docs/provision.yaml.5
 
 # bench measures against go-choria's stock clients, for some twenty minutes on a
 # machine that does nothing else, and writes what it saw into
