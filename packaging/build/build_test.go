@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,6 +44,19 @@ func built(t *testing.T, pattern string) string {
 		t.Fatalf("%s: got %v (%v), want one file", pattern, found, err)
 	}
 	return found[0]
+}
+
+// needs skips a test where a tool is missing, and fails it in CI.
+func needs(t *testing.T, tool string) {
+	t.Helper()
+	_, err := exec.LookPath(tool)
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatalf("CI has no %s: .ci/run installs it", tool)
+	default:
+		t.Skipf("there is no %s on this machine", tool)
+	}
 }
 
 func mustRun(t *testing.T, name string, args ...string) string {

@@ -94,7 +94,7 @@ func imageConfig(s source, arch string, image v1.Image) *v1.ConfigFile {
 	file.OS, file.Architecture, file.Created = "linux", arch, v1.Time{Time: s.date}
 	file.Config = v1.Config{
 		User: imageUser, Entrypoint: []string{"/usr/bin/provision"}, Cmd: []string{"once"},
-		Env:    []string{"PATH=/usr/bin:/bin", "PROVISION_UNATTENDED=1"},
+		Env:    []string{"PATH=/usr/bin:/bin", "PROVISION_UNATTENDED=1", "USER=choria-provision"},
 		Labels: imageLabels(s), StopSignal: "SIGTERM",
 	}
 	return file
@@ -104,6 +104,7 @@ func imageLayer(s source, program []byte) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range []entry{
+		{path: "dev", dir: true, mode: 0o755}, // a runtime mounts these two, on a read-only root as well
 		{path: "etc", dir: true, mode: 0o755},
 		{path: "etc/choria-provision", dir: true, mode: 0o755},
 		{path: "etc/group", mode: 0o644, data: []byte("root:x:0:\nchoria-provision:x:65532:\n")},
@@ -111,6 +112,7 @@ func imageLayer(s source, program []byte) (v1.Layer, error) {
 		{path: "etc/ssl", dir: true, mode: 0o755},
 		{path: "etc/ssl/certs", dir: true, mode: 0o755},
 		{path: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: rootCAs()},
+		{path: "proc", dir: true, mode: 0o755},
 		{path: "tmp", dir: true, mode: 0o1777},
 		{path: "usr", dir: true, mode: 0o755},
 		{path: "usr/bin", dir: true, mode: 0o755},

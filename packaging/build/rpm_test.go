@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,9 +10,7 @@ import (
 // rpm works on a root directory of its own.
 func rpm(t *testing.T, root string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("rpm"); err != nil {
-		t.Skip("there is no rpm: apt-get install rpm")
-	}
+	needs(t, "rpm")
 	return mustRun(t, "rpm", append([]string{"--root", root, "--dbpath", "/var/lib/rpm"}, args...)...)
 }
 
