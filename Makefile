@@ -14,7 +14,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill man packages test-packages install
+.PHONY: build test lint demo cover bench soak kill man packages install
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -22,6 +22,7 @@ build:
 test:
 	$(GO) test -race -timeout 20m -parallel 4 ./... # most tests wait for servers, not for the processor
 	cd tools && $(GO) test -race -timeout 20m ./... # Pushgateway and Prometheus: a module of its own
+	cd packaging/build && $(GO) test -timeout 20m ./... # builds all packages three times and installs them
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run gofmt -w on these files'; exit 1; }
@@ -36,11 +37,6 @@ lint:
 # same bytes for the same commit.
 packages:
 	cd packaging/build && $(GO) run .
-
-# Builds all packages three times, twice from clones, and installs them into
-# directories. With rpm and bubblewrap it tests the rpm and runs the image.
-test-packages:
-	cd packaging/build && $(GO) test -timeout 20m ./...
 
 # install puts what `make build` made below DESTDIR, with PREFIX for /usr/local.
 install:

@@ -63,7 +63,7 @@ func mustRun(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := run(".", nil, name, args...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
 }

@@ -38,6 +38,7 @@ func write(t *testing.T, path, text string) {
 // dpkg works below root; package scripts run with DPKG_ROOT set, outside.
 func dpkg(t *testing.T, root string, args ...string) {
 	t.Helper()
+	needs(t, "dpkg")
 	if os.Geteuid() != 0 {
 		t.Skip("dpkg gives files to their owners: root only")
 	}
@@ -173,6 +174,7 @@ func checkInstalled(t *testing.T, root string) {
 
 func TestDebForARM64HoldsAStaticProgram(t *testing.T) {
 	t.Parallel()
+	needs(t, "dpkg-deb")
 	root := t.TempDir()
 	mustRun(t, "dpkg-deb", "--extract", built(t, "*_arm64.deb"), root)
 	if got := static(t, filepath.Join(root, "usr/bin/provision")); got != elf.EM_AARCH64 {

@@ -115,6 +115,17 @@ func confined(root string, config v1.Config, extra ...string) []string {
 
 func TestImageRunsAsAnUnknownUserOnAReadOnlyRoot(t *testing.T) {
 	t.Parallel()
+	root, config := unpacked(t)
+	line := append(confined(root, config), "version")
+	if got := mustRun(t, line[0], line[1:]...); !strings.HasPrefix(got, "provision ") {
+		t.Errorf("got %q", got)
+	}
+	runOnceInImage(t, root, config)
+}
+
+// unpacked is a directory with the image's files, and the image's configuration.
+func unpacked(t *testing.T) (string, v1.Config) {
+	t.Helper()
 	needs(t, "bwrap")
 	_, image := openImage(t)
 	file, err := image.ConfigFile()
@@ -125,12 +136,7 @@ func TestImageRunsAsAnUnknownUserOnAReadOnlyRoot(t *testing.T) {
 	stream := mutate.Extract(image)
 	defer stream.Close()
 	untar(t, stream, root)
-
-	line := append(confined(root, file.Config), "version")
-	if got := mustRun(t, line[0], line[1:]...); !strings.HasPrefix(got, "provision ") {
-		t.Errorf("got %q", got)
-	}
-	runOnceInImage(t, root, file.Config)
+	return root, file.Config
 }
 
 // runOnceInImage has `once` of the image serve two servers of a lab. The records

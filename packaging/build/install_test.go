@@ -9,6 +9,7 @@ import (
 
 func TestInstallFollowsPrefixAndKeepsConfiguration(t *testing.T) {
 	t.Parallel()
+	needs(t, "dpkg-deb")
 	tree := t.TempDir() // has the program where `make build` puts it
 	mustRun(t, "cp", "-r", "../../packaging", "../../docs", "../../examples", "../../LICENSE", "../../CHANGELOG.md", tree)
 	extracted := t.TempDir()

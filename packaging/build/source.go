@@ -69,14 +69,15 @@ func git(root string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run returns the stdout of a command in dir; an error holds its stderr.
+// run returns the stdout of a command in dir, also beside an error, which holds
+// its stderr.
 func run(dir string, env []string, name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	c := exec.Command(name, args...)
 	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), env...), &stderr
 	out, err := c.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())
+		return out, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())
 	}
 	return out, nil
 }
