@@ -11,6 +11,7 @@ require (
 	github.com/choria-io/go-choria v0.30.2
 	github.com/choria-io/tokens v0.0.4
 	github.com/coreos/go-systemd/v22 v22.6.0
+	github.com/creack/pty v1.1.24
 	github.com/goccy/go-yaml v1.19.2
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0

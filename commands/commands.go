@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"choria-provision/output"
@@ -38,6 +39,9 @@ type app struct {
 	color      string
 	unattended bool
 
+	// reloads is set by a command for which SIGHUP is no end.
+	reloads bool
+
 	// run is set by the chosen command's action; answers counts how often help,
 	// version, completion or usage was the answer, which is kept in usage.
 	run     func(stop context.Context) error
@@ -59,7 +63,11 @@ func Run(stop context.Context, args []string, streams Streams) int {
 		return a.fail(err)
 	case err != nil:
 		return a.fail(err)
+	case a.reloads:
+		return a.fail(a.run(stop))
 	default:
+		stop, end := orHangup(stop)
+		defer end()
 		return a.fail(a.run(stop))
 	}
 }
@@ -153,7 +161,7 @@ func (a *app) fail(err error) int {
 			lost = nil
 		}
 	}
-	if lost != nil {
+	if lost != nil && !errors.Is(lost, syscall.EPIPE) { // a reader such as head had enough
 		a.say("error", lost.Error())
 	}
 	if code == exitDone && a.result.err != nil {

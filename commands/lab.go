@@ -43,8 +43,6 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 	if err := o.check(); err != nil {
 		return usageError{err}
 	}
-	stop, end := orHangup(stop)
-	defer end() // after the lab's own end
 	l, err := lab.Start(stop, o.Options)
 	if err != nil {
 		return interruptedOr(stop, err)

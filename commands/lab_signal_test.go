@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -13,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"choria-provision/internal/lab"
+	"choria-provision/output"
 )
 
 func TestASignalEndsALabAndItsDirectory(t *testing.T) {
@@ -79,5 +83,79 @@ func TestASignalEndsALabAndItsDirectory(t *testing.T) {
 				t.Errorf("left behind: %s, %v", strings.Join(left, " "), err)
 			}
 		})
+	}
+}
+
+// TestALostTerminalEndsARunInOrder closes the terminal of a run whose helper is
+// at work, as the end of an ssh session does.
+func TestALostTerminalEndsARunInOrder(t *testing.T) {
+	t.Parallel()
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // what is caught is not inherited, what is ignored is
+	t.Cleanup(func() { signal.Stop(caught) })
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure})
+	if err := l.SetConfig(map[string]any{"helper_timeout": "1m"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Behave("*", lab.Behaviour{Do: lab.Hang}); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ := provisionCommand(t, l, "once")
+	cmd.Stdout, cmd.Stderr = nil, nil
+	terminal, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		_, _ = io.Copy(io.Discard, terminal)
+	}()
+	awaitHelper(t, l)
+	if err := terminal.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := ended(t, cmd.Wait(), &bytes.Buffer{}, &bytes.Buffer{}); r.code != exitInterrupted {
+		t.Errorf("got exit code %d, want %d", r.code, exitInterrupted)
+	}
+	<-shown
+	if left := helpersLeft(t, l); len(left) != 0 {
+		t.Errorf("still running: %v", left)
+	}
+	text, err := os.ReadFile(filepath.Join(l.StateDir(), output.LastRunFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report output.Document
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Run.ExitCode != exitInterrupted || !strings.Contains(report.Run.Error, "SIGHUP") {
+		t.Errorf("got a report of exit code %d and %q, want %d by SIGHUP", report.Run.ExitCode, report.Run.Error, exitInterrupted)
+	}
+}
+
+// TestAClosedPipeEndsNoRun has nobody read what a run writes.
+func TestAClosedPipeEndsNoRun(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 2, Enrollment: lab.Insecure})
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ := provisionCommand(t, l, "once")
+	cmd.Stdout, cmd.Stderr = writer, writer
+	failed := cmd.Run()
+	if err := writer.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := ended(t, failed, &bytes.Buffer{}, &bytes.Buffer{}); r.code != exitRun {
+		t.Errorf("got exit code %d, want %d: the result was lost", r.code, exitRun)
+	}
+	if got := inService(t, l); len(got) != 2 {
+		t.Errorf("in service: %v, want both", got)
 	}
 }

@@ -31,10 +31,13 @@ func signalName(s os.Signal) string {
 const echo = 500 * time.Millisecond
 
 // Signals returns the stop context of a process: the first SIGINT or SIGTERM
-// ends it, a later one ends the process at once with 128 and its number.
+// ends it, a later one ends the process at once with 128 and its number. A
+// reader of stdout or stderr that has gone is an error of writing there:
+// SIGPIPE, which would end a run in the middle of a node, is caught.
 func Signals() context.Context {
 	stop, first := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go obey(signals, first, os.Exit)
 	return stop
@@ -50,9 +53,9 @@ func obey(signals <-chan os.Signal, first context.CancelCauseFunc, exit func(cod
 	}
 }
 
-// orHangup is stop, ended by SIGHUP as well: for what is of no use without the
-// terminal it was started on. Until end is called a SIGHUP does nothing more: a
-// lost terminal sends several. Where nohup keeps it from us, that stays.
+// orHangup is stop, ended by SIGHUP as well: a lost terminal ends a run in order.
+// Until end is called a SIGHUP does nothing more: a lost terminal sends several.
+// Where nohup keeps it from us, that stays.
 func orHangup(stop context.Context) (both context.Context, end func()) {
 	both, cancel := context.WithCancelCause(stop)
 	hangup := make(chan os.Signal, 1)

@@ -11,8 +11,10 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/internal/named"
 	"choria-provision/internal/network"
+	"choria-provision/output"
 	"choria-provision/provision"
 
+	"github.com/choria-io/fisk"
 	"github.com/google/renameio/v2"
 )
 
@@ -30,6 +32,10 @@ func (a *app) watch() {
 	c := a.cli.Command("watch", "Provisions nodes as they come, until it is told to end")
 	c.Flag("pid", "Write the process id to this file").PlaceHolder("FILE").StringVar(&o.pid)
 	a.chooses(c, func(stop context.Context) error { return a.runWatch(stop, o) })
+	c.Action(func(*fisk.ParseContext) error {
+		a.reloads = !output.IsTerminal(a.Err) // at a terminal SIGHUP says that it has gone
+		return nil
+	})
 }
 
 // runWatch is the continuous mode: what it does to a node is what once does.

@@ -22,7 +22,9 @@ const look = 500 * time.Millisecond
 func (w *watch) mind() <-chan struct{} {
 	w.checkPause()
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
+	if w.reloads {
+		signal.Notify(hangup, syscall.SIGHUP)
+	}
 	file := stateOf(w.cfg.File)
 	ended := make(chan struct{})
 	go func() {

@@ -167,3 +167,29 @@ func TestNobodyReadsItTwice(t *testing.T) {
 		})
 	}
 }
+
+// TestLogFileMayBeEmptiedInPlace does what logrotate's copytruncate does to the
+// file of a process that runs.
+func TestLogFileMayBeEmptiedInPlace(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "provision.log")
+	logger, closeLog, err := NewLogger(LogOptions{Level: "info", Format: "json", File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger.Info("before")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	logger.Info("after")
+	if err := closeLog(); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(text); !strings.HasPrefix(got, "{") || strings.Contains(got, "before") || strings.Count(got, "after") != 1 {
+		t.Errorf("got %q, want the second line alone, at the beginning", got)
+	}
+}
