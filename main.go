@@ -13,6 +13,9 @@ import (
 func main() {
 	lab.RunIfChild() // servers and helper of provision lab are this program again
 
+	if code, done := commands.AsProcess1(); done {
+		os.Exit(code)
+	}
 	streams := commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	os.Exit(commands.Run(commands.Signals(), os.Args[1:], streams))
 }

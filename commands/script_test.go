@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 
 // provisionMain is the product's main as scripts call it.
 func provisionMain() {
+	if code, done := AsProcess1(); done {
+		os.Exit(code)
+	}
 	streams := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	if dir := os.Getenv(storyMarker); dir != "" {
 		os.Exit(runWatchTelling(Signals(), os.Args[1:], streams, dir))
