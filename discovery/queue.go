@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -10,22 +11,30 @@ import (
 // MaxQueue is how many nodes may wait for a worker at most.
 const MaxQueue = 50_000
 
+// Crowd is how many announced nodes may wait before the continuous mode
+// broadcasts early, to learn which of them answer.
+const Crowd = 1000
+
 // ErrQueueFull is the reason to refuse a newcomer for whom there is no room; it
 // is forgotten, and the next broadcast finds it again.
 var ErrQueueFull = errors.New("too many nodes wait already")
 
 // Queue holds the nodes that wait for a worker in the continuous mode: each
-// identity once, whether broadcasts or events bring it. It is safe for use from
-// many goroutines.
+// identity once, whether broadcasts or events bring it. Nodes that answered a
+// broadcast go before nodes that only an event announced: one process can
+// publish a million events, but has to answer to be seen by a broadcast. It is
+// safe for use from many goroutines.
 type Queue struct {
 	limit int
 	tell  func(any)
 
-	mu       sync.Mutex
-	interval time.Duration
-	order    []string // waiting, first come first; may hold names that were dropped
-	entries  map[string]*entry
-	ready    chan struct{} // has room for one: somebody waits
+	mu        sync.Mutex
+	interval  time.Duration
+	answered  []string // waiting, first come first; may hold names that wait no more
+	announced []string // likewise, of events; also names that answered since
+	entries   map[string]*entry
+	crowd     int           // waiting nodes that were only announced
+	ready     chan struct{} // has room for one: a node waits
 }
 
 // entry is one known identity: waiting, or with a worker.
@@ -50,28 +59,77 @@ func (q *Queue) SetInterval(interval time.Duration) {
 
 // Add admits a sighting whose name was found valid. A node that is known is not
 // added again: while it waits its sighting is renewed when it has become older
-// than the interval.
+// than the interval, and an answer moves it before the announced ones. In a full
+// queue an answer takes the place of the oldest announced node.
 func (q *Queue) Add(s Sighting) {
 	q.mu.Lock()
 	known := q.entries[s.Identity]
+	var displaced []string
+	if known == nil && len(q.entries) >= q.limit && s.Source != ByEvent {
+		displaced = q.displace()
+	}
 	full := known == nil && len(q.entries) >= q.limit
 	switch {
 	case full:
 	case known == nil:
-		q.entries[s.Identity] = &entry{Sighting: s}
-		q.order = append(q.order, s.Identity)
-		q.signal()
-	case !known.busy && s.Seen.Sub(known.Seen) >= q.interval:
-		known.Seen = s.Seen
+		q.enter(s)
+	case !known.busy:
+		q.renew(known, s)
 	}
 	q.mu.Unlock()
 
+	if len(displaced) > 0 {
+		q.tell(Dropped{displaced})
+	}
 	switch {
 	case full:
 		q.tell(Refused{Identity: s.Identity, Count: 1, Err: ErrQueueFull})
 	case known == nil:
 		q.tell(Admitted{s})
 	}
+}
+
+func (q *Queue) enter(s Sighting) {
+	q.entries[s.Identity] = &entry{Sighting: s}
+	if s.Source == ByEvent {
+		q.announced = append(q.announced, s.Identity)
+		q.crowd++
+	} else {
+		q.answered = append(q.answered, s.Identity)
+	}
+	q.signal()
+}
+
+func (q *Queue) renew(known *entry, s Sighting) {
+	if s.Seen.Sub(known.Seen) >= q.interval {
+		known.Seen = s.Seen
+	}
+	if known.Source == ByEvent && s.Source != ByEvent {
+		known.Source = s.Source
+		q.crowd--
+		q.answered = append(q.answered, s.Identity)
+	}
+}
+
+// displace forgets the announced node that waits longest.
+func (q *Queue) displace() []string {
+	for len(q.announced) > 0 {
+		name := q.announced[0]
+		q.announced = q.announced[1:]
+		if e := q.entries[name]; e != nil && !e.busy && e.Source == ByEvent {
+			delete(q.entries, name)
+			q.crowd--
+			return []string{name}
+		}
+	}
+	return nil
+}
+
+// Crowded reports whether so many announced nodes wait that most may not exist.
+func (q *Queue) Crowded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.crowd > Crowd
 }
 
 func (q *Queue) signal() {
@@ -99,18 +157,27 @@ func (q *Queue) Take(ctx context.Context) (Sighting, bool) {
 func (q *Queue) next() (Sighting, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.order) > 0 {
-		name := q.order[0]
-		q.order = q.order[1:]
-		if e := q.entries[name]; e != nil && !e.busy {
-			e.busy = true
-			if len(q.order) > 0 {
-				q.signal() // one signal may stand for many
+	for _, order := range []*[]string{&q.answered, &q.announced} {
+		for len(*order) > 0 {
+			name := (*order)[0]
+			*order = (*order)[1:]
+			if e := q.entries[name]; e != nil && !e.busy {
+				return q.assign(e), true
 			}
-			return e.Sighting, true
 		}
 	}
 	return Sighting{}, false
+}
+
+func (q *Queue) assign(e *entry) Sighting {
+	e.busy = true
+	if e.Source == ByEvent {
+		q.crowd--
+	}
+	if len(q.answered)+len(q.announced) > 0 {
+		q.signal() // one signal may stand for many
+	}
+	return e.Sighting
 }
 
 // Done forgets a node that a worker is done with: it may be seen again.
@@ -133,13 +200,13 @@ func (q *Queue) Drop() []string {
 func (q *Queue) empty() (dropped []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, name := range q.order {
+	for _, name := range slices.Concat(q.answered, q.announced) {
 		if e := q.entries[name]; e != nil && !e.busy {
 			delete(q.entries, name)
 			dropped = append(dropped, name)
 		}
 	}
-	q.order = nil
+	q.answered, q.announced, q.crowd = nil, nil, 0
 	return dropped
 }
 

@@ -16,6 +16,7 @@ import (
 // recorded keeps what a queue tells.
 type recorded struct {
 	admitted []string
+	dropped  []string
 	refused  map[string]error
 }
 
@@ -23,6 +24,8 @@ func (r *recorded) tell(event any) {
 	switch e := event.(type) {
 	case Admitted:
 		r.admitted = append(r.admitted, e.Identity)
+	case Dropped:
+		r.dropped = append(r.dropped, e.Identities...)
 	case Refused:
 		if r.refused == nil {
 			r.refused = map[string]error{}
@@ -201,4 +204,60 @@ func TestQueueGoesByTheNewInterval(t *testing.T) {
 			t.Errorf("got %+v, want a as it was seen last", a)
 		}
 	})
+}
+
+func TestNodesThatAnsweredGoBeforeAnnouncedOnes(t *testing.T) {
+	t.Parallel()
+	var told recorded
+	q := NewQueue(time.Minute, 4, told.tell)
+	see := func(source Source, names ...string) {
+		for _, name := range names {
+			q.Add(Sighting{Identity: name, Seen: time.Now(), Source: source})
+		}
+	}
+	see(ByEvent, "a", "b", "c")
+	see(ByBroadcast, "x", "c") // c answers as well
+	see(ByBroadcast, "y")      // the queue is full: a, the oldest announced one, goes
+	see(ByEvent, "d")          // and there is no room for another announced one
+	if diff := cmp.Diff([]string{"a"}, told.dropped); diff != "" {
+		t.Errorf("dropped (-want +got):\n%s", diff)
+	}
+	if len(told.refused) != 1 || !errors.Is(told.refused["d"], ErrQueueFull) {
+		t.Errorf("refused %v, want d", told.refused)
+	}
+	var order []string
+	for q.Waiting() > 0 {
+		s, _ := q.Take(t.Context())
+		order = append(order, s.Identity)
+		q.Done(s.Identity)
+	}
+	if diff := cmp.Diff([]string{"x", "c", "y", "b"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestACrowdIsOfAnnouncedNodesThatWait(t *testing.T) {
+	t.Parallel()
+	q := NewQueue(time.Minute, MaxQueue, func(any) {})
+	add := func(source Source, from, to int) {
+		for i := from; i < to; i++ {
+			q.Add(Sighting{Identity: fmt.Sprint("node", i), Seen: time.Now(), Source: source})
+		}
+	}
+	check := func(after string, want bool) {
+		t.Helper()
+		if got := q.Crowded(); got != want {
+			t.Errorf("after %s: got crowded %v, want %v", after, got, want)
+		}
+	}
+	add(ByBroadcast, 0, 2*Crowd)
+	check("answers alone", false)
+	add(ByEvent, 2*Crowd, 3*Crowd+1)
+	check("announcements", true)
+	add(ByBroadcast, 2*Crowd, 2*Crowd+1)
+	check("one of them answered", false)
+	add(ByEvent, 4*Crowd, 4*Crowd+1)
+	check("another announcement", true)
+	q.Drop()
+	check("all were dropped", false)
 }

@@ -70,10 +70,15 @@ func (w *Watcher) waiting(stop context.Context) iter.Seq[workers.Node] {
 	}
 }
 
-// cycles asks who waits: at once, then at every tick and every trigger.
+// crowdedShare is the part of an interval after which a crowd of announced nodes
+// brings a discovery, so that a real one among them does not wait for its turn.
+const crowdedShare = 4
+
+// cycles asks who waits: at once, then at every tick, at every trigger and, after
+// a part of the interval, when announced nodes crowd the queue.
 func (w *Watcher) cycles(ctx, stop context.Context) {
 	for {
-		timer := time.NewTimer(w.Runner().Config.Interval.Duration)
+		started := time.Now()
 		if w.Runner().May() == nil && w.Runner().mended() {
 			seen, err := w.Discover(stop)
 			for _, s := range w.Runner().prepare(seen) {
@@ -84,13 +89,30 @@ func (w *Watcher) cycles(ctx, stop context.Context) {
 				w.Cycled(err)
 			}
 		}
-		select {
-		case <-timer.C:
-		case <-w.Trigger:
-		case <-stop.Done():
-		}
-		timer.Stop()
+		w.awaitDiscovery(stop, started)
 		if stop.Err() != nil {
+			return
+		}
+	}
+}
+
+// awaitDiscovery returns when the discovery is due that follows one.
+func (w *Watcher) awaitDiscovery(stop context.Context, last time.Time) {
+	interval := w.Runner().Config.Interval.Duration
+	tick, early := time.NewTimer(time.Until(last.Add(interval))), time.NewTicker(interval/crowdedShare)
+	defer tick.Stop()
+	defer early.Stop()
+	for {
+		select {
+		case <-early.C:
+			if w.Queue.Crowded() {
+				return
+			}
+		case <-tick.C:
+			return
+		case <-w.Trigger:
+			return
+		case <-stop.Done():
 			return
 		}
 	}

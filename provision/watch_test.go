@@ -3,6 +3,7 @@ package provision_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -299,6 +300,36 @@ func TestWatchEndsQuietly(t *testing.T) {
 		end() // in the middle of configure: the restart still comes
 		if diff := cmp.Diff([]string{inventory, configure, restart}, w.fleet.Actions(node1)); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestAFloodOfEventsDelaysNoRealNodeForLong announces many nodes that do not
+// exist, and then one that does.
+func TestAFloodOfEventsDelaysNoRealNodeForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		there := func(_ context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
+			return []provision.Reply{ok()}, nil
+		}
+		b.fleet.On("", inventory, fake.Silent).On(node1, inventory, there)
+		w, end := watch(t, b)
+		defer end()
+		synctest.Wait()
+		for i := range 20_000 {
+			w.event(fmt.Sprintf("made-up-%d.example.net", i))
+		}
+		began := time.Now()
+		w.event(node1)
+		w.present.Store(&[]string{node1})
+		configured := func() bool { _, times := w.fleet.Configured(node1); return times == 1 }
+		for !configured() && time.Since(began) < time.Hour {
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if took, most := time.Since(began), w.Config.Interval.Duration/4+5*time.Second; took > most {
+			t.Errorf("the real node was configured after %s, want at most %s", took, most)
 		}
 	})
 }
