@@ -220,7 +220,7 @@ func TestABrokerThatCannotBeUsedIsNamed(t *testing.T) {
 		{"a CA that signed nothing here", map[string]string{"plugin.security.file.ca": filepath.Join(l.Dir(), "keys", "stranger-ca.pem")}, nil, 1, []string{"CA", "x509"}},
 		{"no TLS of ours where the broker demands it", nil, map[string]any{"choria_insecure": true}, 1, []string{"x509", "take `choria_insecure` out"}},
 		{"a wrong broker password", nil, map[string]any{"broker_provisioning_password": "wrong"}, 1, []string{"refuses our credentials", "broker_provisioning_password"}},
-		{"no broker password", nil, map[string]any{"broker_provisioning_password": nil}, 0, []string{"production account", "Nobody waits"}},
+		{"no broker password", nil, map[string]any{"broker_provisioning_password": nil}, 1, []string{"discovery: the broker has this connection in its production account", "set broker_provisioning_password"}},
 		{"no certificate", map[string]string{"plugin.security.file.certificate": "/nonexistent.pem"}, nil, 2, []string{"/nonexistent.pem"}},
 	}
 	for _, tt := range tests {

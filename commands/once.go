@@ -64,7 +64,7 @@ func (c *cycle) discover(match discovery.Match) ([]discovery.Sighting, error) {
 		return nil, fmt.Errorf("%w: during discovery", interruption(c.stop))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return nil, fmt.Errorf("discovery: %w", withRemedy(err))
 	}
 	wanted := seen[:0]
 	for _, s := range seen {

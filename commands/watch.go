@@ -189,7 +189,7 @@ func (w *watch) lost(err error) {
 func (w *watch) discover(ctx context.Context) ([]discovery.Sighting, error) {
 	seen, err := discovery.Poll(ctx, w.conn, w.runner().Config.DiscoveryTimeout.Duration, w.tell)
 	if err != nil && ctx.Err() == nil {
-		w.logger.Errorf("discovery failed: %v", err)
+		w.logger.Errorf("discovery failed: %v", withRemedy(err))
 	}
 	return seen, err
 }

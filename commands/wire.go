@@ -53,7 +53,8 @@ func connectError(stop context.Context, client *choriaconfig.Config, err error) 
 	}
 }
 
-// remedies says what to do about a connection that could not be made.
+// remedies says what to do about a connection that could not be made or that
+// reaches no node.
 var remedies = []struct {
 	cause  error
 	remedy string
@@ -61,6 +62,8 @@ var remedies = []struct {
 	{network.ErrUnauthorized, "check broker_provisioning_password and the credentials in the Choria client configuration"},
 	{network.ErrTLS, "check that the CA in the Choria client configuration is the one that signed the broker's certificate, and the host name in plugin.choria.middleware_hosts"},
 	{network.ErrSilent, "something listens there that does not speak NATS, or the network drops packets; check plugin.choria.middleware_hosts"},
+	{network.ErrForbidden, "correct the permissions of this client on the broker: it publishes to COLLECTIVE.broadcast.agent.discovery and COLLECTIVE.node.>, and subscribes to its own COLLECTIVE.reply.>"},
+	{network.ErrProduction, "set broker_provisioning_password to the broker's plugin.choria.network.provisioning.client_password"},
 	{network.ErrUnreachable, "check that the broker runs and that plugin.choria.middleware_hosts names it"},
 }
 

@@ -22,7 +22,9 @@ type Window struct {
 // Broadcast asks every node that runs an agent to name itself and returns the
 // senders in the order they answered; one that answers twice is there twice.
 // When the broker says that nobody listens it is over after Window.Quiet: a
-// node can say so too, and must not silence the others.
+// node can say so too, and must not silence the others. When none answered and
+// the broker tells why none could, that is the error (ErrForbidden,
+// ErrProduction).
 func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string, error) {
 	sub, err := c.nc.SubscribeSync(choria.Inbox(c.sender.collective, c.sender.caller))
 	if err != nil {
@@ -40,7 +42,11 @@ func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string,
 	if err := c.send(ctx, x, l, choria.AgentBroadcastTarget(c.sender.collective, "discovery")); err != nil {
 		return nil, err
 	}
-	return c.gather(ctx, sub, x, w)
+	senders, err := c.gather(ctx, sub, x, w)
+	if err == nil && len(senders) == 0 {
+		err = c.whySilent(ctx, choria.AgentBroadcastTarget(c.sender.collective, "discovery"), sub.Subject)
+	}
+	return senders, err
 }
 
 // gather decodes replies as they come: what is not decoded yet waits in the

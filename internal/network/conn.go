@@ -38,6 +38,7 @@ type Conn struct {
 	nc       *nats.Conn
 	dialer   *dialer
 	outages  *outages
+	denials  *denials
 	patience time.Duration // with a broker that is away
 	sender   sender
 	inbox    string
@@ -73,6 +74,7 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 		fw:        fw,
 		dialer:    &dialer{timeout: cfg.Choria.NetworkConnectTimeout},
 		outages:   &outages{hooks: logging(fw.Logger("network"))},
+		denials:   &denials{log: fw.Logger("network")},
 		patience:  timeout,
 		sender:    me,
 		inbox:     choria.Inbox(me.collective, me.caller),
@@ -83,7 +85,7 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSecurity, err)
 	}
-	c.nc, err = connect(ctx, fw, c.dialer, timeout, append(all, c.outages.handlers()...))
+	c.nc, err = connect(ctx, fw, c.dialer, timeout, append(all, c.handlers()...))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker at %s: %w", strings.Join(servers.Strings(), ", "), err)
 	}

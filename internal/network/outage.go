@@ -53,8 +53,9 @@ func (c *Conn) Follow(h Hooks) {
 	c.outages.hooks = h
 }
 
-// handlers have NATS tell o what happens.
-func (o *outages) handlers() []nats.Option {
+// handlers have NATS tell what happens to the connection.
+func (c *Conn) handlers() []nats.Option {
+	o := c.outages
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if !nc.IsClosed() { // else this process ended it
@@ -62,7 +63,10 @@ func (o *outages) handlers() []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { o.mended(nc.Stats().Reconnects) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			c.denials.note(err)
+			o.failed(err)
+		}),
 	}
 }
 
