@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"choria-provision/config"
@@ -45,6 +46,8 @@ type node struct {
 	finishing bool // the step under way completes a change
 	asked     bool // dry run: the helper has answered
 	lostReply bool // an attempt ended without the node being heard
+	away      bool // likewise, or it was not connected, since it made its key
+	repeats   int  // passes through the sequence that were given up
 	holdFail  bool // a failure is followed by a hold
 	upgrading bool // the sequence ends at its upgrade step
 	result    Result
@@ -119,7 +122,11 @@ func (n *node) ended(ctx context.Context) error {
 	return ErrStopped
 }
 
+// warn adds a notice, once: steps of a sequence that started again find the same.
 func (n *node) warn(text string) {
+	if slices.Contains(n.result.Notices, text) {
+		return
+	}
 	n.result.Notices = append(n.result.Notices, text)
 	n.tell(Notice{Node: n.id, Step: n.result.Step, Text: text})
 }

@@ -113,7 +113,9 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 		case n.connected != nil && errors.Is(last, ErrNetwork):
 			number-- // it was not sent: that was no attempt
 			continue
-		case isFinal(last) || number == tries:
+		}
+		n.away = n.away || errors.Is(last, ErrNoReply) || errors.Is(last, ErrGone)
+		if isFinal(last) || number == tries {
 			n.tell(CallFailed{n.id, action, last})
 			return last
 		}

@@ -3,6 +3,7 @@ package provision_test
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"choria-provision/internal/fake"
 	"choria-provision/provision"
 
+	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+	"github.com/choria-io/tokens"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -51,6 +54,8 @@ func TestSequence(t *testing.T) {
 	if err := os.WriteFile(seed, []byte(strings.Repeat("5e", ed25519.SeedSize)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	issuing := func(c *config.Config) { withIssuer(c); c.JWTSigningKey = seed }
+	toIssue := provision.Answer{Configuration: issuerSettings()}
 	type script = func(*fake.Fleet)
 	on := func(action string, s fake.Script) script {
 		return func(f *fake.Fleet) { f.On("n1.example.net", action, s) }
@@ -117,6 +122,13 @@ func TestSequence(t *testing.T) {
 		{name: "an optional upgrade alone that fails", config: optionally, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: provision.Answer{Upgrade: "0.30.0"}, actions: join([]string{inventory}, repeat(update, 3)), outcome: provision.Failed, step: "upgrade", err: provision.ErrHelperAnswer},
 		{name: "an optional upgrade that fails before a server JWT", config: func(c *config.Config) { optionally(c); withIssuer(c); c.JWTSigningKey = seed }, scripts: []script{upgradable, on(update, fake.Refusing("release v0.30.0 not found"))}, answer: provision.Answer{Configuration: issuerSettings(), Upgrade: "0.30.0"}, actions: join([]string{jwt, gen25519, inventory}, repeat(update, 3), []string{configure, restart}), outcome: provision.Provisioned},
 
+		{name: "a node that may have lost its key at inventory starts again", config: issuing, answer: toIssue, scripts: []script{on(inventory, fake.FailingFirst(1))}, actions: []string{jwt, gen25519, inventory, inventory, jwt, gen25519, inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "a node that may have lost its key at configure starts again", config: issuing, answer: toIssue, scripts: []script{on(configure, fake.FailingFirst(1))}, actions: []string{jwt, gen25519, inventory, configure, configure, jwt, gen25519, inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "a node that was not connected at configure starts again", config: issuing, answer: toIssue, scripts: []script{on(configure, goneFirst)}, actions: []string{jwt, gen25519, inventory, configure, configure, jwt, gen25519, inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "a reply that is lost while it makes its key", config: issuing, answer: toIssue, scripts: []script{on(gen25519, fake.FailingFirst(1))}, actions: []string{jwt, gen25519, gen25519, jwt, gen25519, inventory, configure, restart}, outcome: provision.Provisioned},
+		{name: "replies that are lost in each pass", config: issuing, answer: toIssue, scripts: []script{on(inventory, lostEverySecond)}, actions: repeatAll(4, jwt, gen25519, inventory, inventory), outcome: provision.Failed, step: "inventory", err: provision.ErrNoReply},
+		{name: "a node without a key has none to lose", answer: plain, scripts: []script{on(configure, fake.FailingFirst(1))}, actions: []string{inventory, configure, configure, restart}, outcome: provision.Provisioned},
+
 		{name: "configure is tried five times", answer: plain, scripts: []script{on(configure, fake.Refusing("disk full"))}, actions: join([]string{inventory}, repeat(configure, 5)), outcome: provision.Failed, step: "configure", err: provision.ErrRefused},
 		{name: "restart is tried three times", answer: plain, scripts: []script{on(restart, fake.Refusing("configuration enables provisioning"))}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Failed, step: "restart", err: provision.ErrRefused},
 		{name: "a lost reply to restart", answer: plain, scripts: []script{on(restart, lostThenGone)}, actions: join([]string{inventory, configure}, repeat(restart, 3)), outcome: provision.Provisioned},
@@ -150,6 +162,80 @@ func TestSequence(t *testing.T) {
 			})
 		})
 	}
+}
+
+func repeatAll(times int, actions ...string) (all []string) {
+	for range times {
+		all = append(all, actions...)
+	}
+	return all
+}
+
+func goneFirst(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+	if number == 1 {
+		return nil, provision.ErrGone
+	}
+	return []provision.Reply{ok()}, nil
+}
+
+func lostEverySecond(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+	if number%2 == 1 {
+		return nil, provision.ErrNoReply
+	}
+	return []provision.Reply{ok()}, nil
+}
+
+// TestCredentialsFitTheKeyThatANodeCameBackWith has a node vanish at configure and
+// come back without its key.
+func TestCredentialsFitTheKeyThatANodeCameBackWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seed := filepath.Join(t.TempDir(), "seed")
+		if err := os.WriteFile(seed, []byte(strings.Repeat("5e", ed25519.SeedSize)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := newBench(t, func(c *config.Config) {
+			c.Features.JWT, c.Features.ED25519, c.JWTSigningKey = true, true, seed
+		})
+		var key string // the node's, empty while it has none
+		b.fleet.On(node1, gen25519, func(_ context.Context, _ int, ok func() provision.Reply) ([]provision.Reply, error) {
+			made := ok()
+			var reply wire.ED25519Reply
+			if err := json.Unmarshal(made.Data, &reply); err != nil {
+				t.Error(err)
+			}
+			key = reply.PublicKey
+			return []provision.Reply{made}, nil
+		})
+		b.fleet.On(node1, configure, func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+			if number == 1 {
+				key = "" // it restarts
+				return nil, provision.ErrNoReply
+			}
+			return []provision.Reply{ok()}, nil
+		})
+		b.Helper = helperFunc(func(context.Context, provision.HelperInput) (provision.Answer, error) {
+			return provision.Answer{Configuration: issuerSettings()}, nil
+		})
+		result := resultOf(t, b.run(t.Context(), node1), node1)
+		configured, _ := b.fleet.Configured(node1)
+		claims, err := tokens.ParseServerTokenUnverified(configured.ServerJWT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Outcome != provision.Provisioned || key == "" || claims.PublicKey != key {
+			t.Errorf("got %s with a server JWT for key %q, want provisioned with one for %q", result.Outcome, claims.PublicKey, key)
+		}
+		said := 0
+		for _, notice := range result.Notices {
+			if strings.Contains(notice, "starts again") {
+				said++
+			}
+		}
+		if said != 1 || len(result.Notices) != 3 {
+			t.Errorf("got notices %q, want each of the three once, one of them that it starts again", result.Notices)
+		}
+	})
 }
 
 func repeatAfter(first, action string, times int) []string {
