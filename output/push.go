@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -211,12 +212,22 @@ func (g *gateway) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusAccepted {
-		return answer, nil
-	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	return nil, &unexpected{answer.Status, string(text)}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	switch {
+	case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusAccepted:
+		return nil, &unexpected{answer.Status, string(text)}
+	case err == nil && isPage(answer, text):
+		return nil, &unexpected{answer.Status + " with an HTML page, as a login or a proxy does: pushgateway.url leads to no Pushgateway", string(text)}
+	}
+	answer.Body = http.NoBody
+	return answer, nil
+}
+
+// isPage recognizes what people are shown; a Pushgateway answers a push with
+// nothing.
+func isPage(answer *http.Response, text []byte) bool {
+	return strings.Contains(answer.Header.Get("Content-Type"), "html") || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))
 }
 
 // unexpected is an answer that is no success.

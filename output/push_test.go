@@ -221,6 +221,14 @@ func TestPushThatFailsIsAWarning(t *testing.T) {
 			w.WriteHeader(502)
 			_, _ = io.WriteString(w, strings.Repeat("x", 1<<22))
 		}), "502 Bad Gateway: " + strings.Repeat("x", 200) + "…"},
+		{"a login page", answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = io.WriteString(w, "<!DOCTYPE html><title>Sign in</title>")
+		}), "it answered 200 OK with an HTML page, as a login or a proxy does: pushgateway.url leads to no Pushgateway: <!DOCTYPE html><title>Sign in"},
+		{"a page that does not say so", answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "\n<html>hello")
+		}), "it answered 200 OK with an HTML page"},
 		{"elsewhere", answers(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
 		}), "it answered 307"},
