@@ -78,6 +78,11 @@ func TestScripts(t *testing.T) {
 func ownEnvironment(env *testscript.Env) error {
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("USER", "operator")
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("REPOSITORY", repository)
 	return writeCredentials(filepath.Join(env.WorkDir, "tls"))
 }
 

@@ -63,7 +63,7 @@ var remedies = []struct {
 	{network.ErrTLS, "check that the CA in the Choria client configuration is the one that signed the broker's certificate, and the host name in plugin.choria.middleware_hosts"},
 	{network.ErrSilent, "something listens there that does not speak NATS, or the network drops packets; check plugin.choria.middleware_hosts"},
 	{network.ErrForbidden, "correct the permissions of this client on the broker: it publishes to COLLECTIVE.broadcast.agent.discovery and COLLECTIVE.node.>, and subscribes to its own COLLECTIVE.reply.>"},
-	{network.ErrProduction, "set broker_provisioning_password to the broker's plugin.choria.network.provisioning.client_password"},
+	{network.ErrProduction, "set broker_provisioning_password to the broker's plugin.choria.network.provisioning.client_password; where the service has it as a credential (LoadCredential), run the command by provision-as-service"},
 	{network.ErrUnreachable, "check that the broker runs and that plugin.choria.middleware_hosts names it"},
 }
 
