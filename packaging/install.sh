@@ -16,7 +16,7 @@ fi
 place() {
 	install -d "$(dirname "$3")"
 	case $1 in
-	packaging/systemd/* | packaging/cron/*)
+	packaging/systemd/* | packaging/cron/* | packaging/provision-as-service)
 		sed "s,/usr/bin/provision,$PREFIX/bin/provision,g" "$1" >"$3.new"
 		mv "$3.new" "$3"
 		chmod "$2" "$3"
