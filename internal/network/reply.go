@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/choria-io/go-choria/protocol"
+	v1 "github.com/choria-io/go-choria/protocol/v1"
+	v2 "github.com/choria-io/go-choria/protocol/v2"
 	rpcclient "github.com/choria-io/go-choria/providers/agent/mcorpc/client"
 )
 
@@ -32,95 +34,86 @@ type opened struct {
 	message   []byte
 }
 
-// The wrappings of a reply, as far as they matter here: protocol/v1 and
-// protocol/v2 of go-choria have all of their fields.
-type (
-	transport struct {
-		Protocol protocol.ProtocolVersion `json:"protocol"`
-		Data     []byte                   `json:"data"`
-	}
-	secureReplyV1 struct {
-		Protocol protocol.ProtocolVersion `json:"protocol"`
-		Message  string                   `json:"message"`
-		Hash     string                   `json:"hash"`
-	}
-	replyV1 struct {
-		Protocol protocol.ProtocolVersion `json:"protocol"`
-		Message  string                   `json:"message"`
-		Envelope struct {
-			RequestID string `json:"requestid"`
-			SenderID  string `json:"senderid"`
-			Time      int64  `json:"time"` // seconds
-		} `json:"envelope"`
-	}
-	secureReplyV2 struct {
-		Protocol protocol.ProtocolVersion `json:"protocol"`
-		Reply    []byte                   `json:"reply"`
-		Hash     string                   `json:"hash"`
-	}
-	replyV2 struct {
-		Protocol protocol.ProtocolVersion `json:"protocol"`
-		Message  []byte                   `json:"message"`
-		Request  string                   `json:"request"`
-		Sender   string                   `json:"sender"`
-		Time     int64                    `json:"time"` // nanoseconds
-	}
-)
-
 // open unwraps a reply of the protocol that our requests speak, and checks each
 // layer's version and the hash. That is what go-choria's
-// NewReplyFromTransportJSON checks; replies are not signed for us (v1 never
-// signs them, and in v2 nobody in provisioning mode does).
+// NewReplyFromTransportJSON checks, and the layers are read into go-choria's own
+// types, so that what it cannot read is refused here as well; replies are not
+// signed for us (v1 never signs them, and in v2 no node in provisioning mode
+// does).
 func open(version protocol.ProtocolVersion, raw []byte) (opened, error) {
-	var outer transport
+	switch version {
+	case protocol.RequestV1:
+		return openV1(raw)
+	case protocol.RequestV2:
+		return openV2(raw)
+	}
+	return opened{}, fmt.Errorf("a reply to a %s", version)
+}
+
+var (
+	errNoHeaders = errors.New("its headers are null")
+	errWrongHash = errors.New("its hash is not that of its body")
+)
+
+func openV1(raw []byte) (opened, error) {
+	outer := v1.TransportMessage{Headers: &v1.TransportHeaders{}}
 	if err := json.Unmarshal(raw, &outer); err != nil {
 		return opened{}, err
 	}
 	switch {
-	case version == protocol.RequestV1 && outer.Protocol == protocol.TransportV1:
-		return openV1(outer.Data)
-	case version == protocol.RequestV2 && outer.Protocol == protocol.TransportV2:
-		return openV2(outer.Data)
+	case outer.Protocol != protocol.TransportV1:
+		return opened{}, fmt.Errorf("transport %s to a %s", outer.Protocol, protocol.RequestV1)
+	case outer.Headers == nil:
+		return opened{}, errNoHeaders
 	}
-	return opened{}, fmt.Errorf("transport %s to a %s", outer.Protocol, version)
-}
-
-func openV1(data []byte) (opened, error) {
-	var secure secureReplyV1
-	if err := json.Unmarshal(data, &secure); err != nil {
+	var secure v1.SecureReply
+	if err := json.Unmarshal(outer.Data, &secure); err != nil {
 		return opened{}, err
 	}
-	body := []byte(secure.Message)
+	body := []byte(secure.MessageBody)
 	if secure.Protocol != protocol.SecureReplyV1 || !isHash(secure.Hash, body) {
-		return opened{}, errors.New("its hash is not that of its body")
+		return opened{}, errWrongHash
 	}
-	var reply replyV1
+	reply := v1.Reply{Envelope: &v1.ReplyEnvelope{}}
 	if err := json.Unmarshal(body, &reply); err != nil {
 		return opened{}, err
 	}
-	if reply.Protocol != protocol.ReplyV1 {
+	switch e := reply.Envelope; {
+	case reply.Protocol != protocol.ReplyV1:
 		return opened{}, fmt.Errorf("a %s", reply.Protocol)
+	case e == nil:
+		return opened{}, errors.New("its envelope is null")
+	default:
+		return opened{reply.Protocol, e.RequestID, e.SenderID, time.Unix(e.Time, 0), []byte(reply.MessageBody)}, nil
 	}
-	e := reply.Envelope
-	return opened{reply.Protocol, e.RequestID, e.SenderID, time.Unix(e.Time, 0), []byte(reply.Message)}, nil
 }
 
-func openV2(data []byte) (opened, error) {
-	var secure secureReplyV2
-	if err := json.Unmarshal(data, &secure); err != nil {
+func openV2(raw []byte) (opened, error) {
+	outer := v2.TransportMessage{Headers: &v2.TransportHeaders{}}
+	if err := json.Unmarshal(raw, &outer); err != nil {
 		return opened{}, err
 	}
-	if secure.Protocol != protocol.SecureReplyV2 || !isHash(secure.Hash, secure.Reply) {
-		return opened{}, errors.New("its hash is not that of its body")
+	switch {
+	case outer.Protocol != protocol.TransportV2:
+		return opened{}, fmt.Errorf("transport %s to a %s", outer.Protocol, protocol.RequestV2)
+	case outer.Headers == nil:
+		return opened{}, errNoHeaders
 	}
-	var reply replyV2
-	if err := json.Unmarshal(secure.Reply, &reply); err != nil {
+	var secure v2.SecureReply
+	if err := json.Unmarshal(outer.Data, &secure); err != nil {
+		return opened{}, err
+	}
+	if secure.Protocol != protocol.SecureReplyV2 || !isHash(secure.Hash, secure.MessageBody) {
+		return opened{}, errWrongHash
+	}
+	var reply v2.Reply
+	if err := json.Unmarshal(secure.MessageBody, &reply); err != nil {
 		return opened{}, err
 	}
 	if reply.Protocol != protocol.ReplyV2 {
 		return opened{}, fmt.Errorf("a %s", reply.Protocol)
 	}
-	return opened{reply.Protocol, reply.Request, reply.Sender, time.Unix(0, reply.Time), reply.Message}, nil
+	return opened{reply.Protocol, reply.Request, reply.Sender, time.Unix(0, reply.TimeStamp), reply.MessageBody}, nil
 }
 
 // isHash compares with the sum every security provider of go-choria makes.
