@@ -89,11 +89,18 @@ func answerMembers(data []byte) (doc document, members []member, err error) {
 func answerIdentity(data []byte) (identity *string, err error) {
 	doc, members, err := answerMembers(data)
 	for _, m := range members {
-		if err == nil && strings.EqualFold(m.name, "identity") && !m.isNull() {
+		switch {
+		case err != nil || !strings.EqualFold(m.name, "identity") || m.isNull():
+		case identity != nil:
+			err = doc.errorAt(m.at, "the answer gives %q twice, once as %q", "identity", m.name)
+		default:
 			err = doc.decode(m, &identity, "a string")
 		}
 	}
-	return identity, err
+	if err != nil {
+		return nil, err
+	}
+	return identity, nil
 }
 
 // folded is the one of keys that name stands for, "" for none of them. Letter

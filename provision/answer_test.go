@@ -1,9 +1,7 @@
 package provision
 
 import (
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -144,30 +142,4 @@ func TestErrorsShowNoKeys(t *testing.T) {
 			t.Fatalf("got %q, want nothing of the key in it", err)
 		}
 	}
-}
-
-func FuzzParseAnswer(f *testing.F) {
-	files, err := filepath.Glob("testdata/answer/*.json")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds: %v", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
-	}
-	for _, text := range []string{"", "null", "[", `{"a":1}x`, `{"configuration":{"a":1}}`, `{"server_claims":{"exp":1e300}}`, "{\"\xff", `{"a":{"b":[[[{`} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		a, err := parseAnswer(text)
-		if err != nil && !errors.Is(err, ErrHelperAnswer) {
-			t.Errorf("got error %v, want one that unwraps to ErrHelperAnswer", err)
-		}
-		if err == nil {
-			_, _ = a.check(answerContext{Identity: "n1", Config: plainConfig()})
-		}
-	})
 }
