@@ -10,11 +10,16 @@ LDFLAGS := -s -w -X $(STAMP).release=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X 
 
 # Versions of the tools, pinned: they are run through the module proxy.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+# What each fuzz test runs for, one after the other, with one worker.
+FUZZTIME  ?= 10m
+FUZZFLAGS := -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1
 
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill man packages install
+.PHONY: build test lint demo cover bench soak kill man packages install fuzz vuln
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -53,6 +58,16 @@ soak:
 # kill ends one of three hosts with shared records at a random time, 100 times.
 kill:
 	PROVISION_HOST_KILLS=100 $(GO) test ./commands -run TestKilledHosts -timeout 45m -v
+
+# fuzz runs every Fuzz function; what it finds stays in testdata/fuzz and is a
+# test from then on.
+fuzz:
+	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {n[++i] = $$1} /^ok/ {while (i) print $$2, n[i--]}' | while read -r pkg name; do \
+		echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" $(FUZZFLAGS) "$$pkg" || exit 1; done
+
+# vuln needs the Go vulnerability database; see docs/security.md.
+vuln:
+	$(GO) run $(GOVULNCHECK) ./...
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
