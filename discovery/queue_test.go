@@ -186,11 +186,6 @@ func TestOnlyStartupEventsOfTheComponentCount(t *testing.T) {
 	}
 }
 
-func FuzzStartupNeverPanics(f *testing.F) {
-	f.Add([]byte(`{"protocol":"io.choria.lifecycle.v1.startup","identity":"x","component":"c"}`))
-	f.Fuzz(func(t *testing.T, data []byte) { startup(data, "c") })
-}
-
 func TestQueueGoesByTheNewInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

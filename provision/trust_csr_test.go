@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
-	"errors"
 	"net"
 	"net/url"
 	"regexp"
@@ -286,23 +285,6 @@ func TestRequestsThatAreNoneAreRefused(t *testing.T) {
 			wantCause(t, err, ErrCSR, tt.says)
 		})
 	}
-}
-
-func FuzzVerifyCSR(f *testing.F) {
-	good := csrReply(f, rsaKey(), named("n1"))
-	f.Add(good.CSR, good.PublicKey)
-	f.Add("", "")
-	f.Add(good.PublicKey, good.CSR)
-	f.Add(csrPEM([]byte{0x30, 0x80}), good.PublicKey)
-	f.Fuzz(func(t *testing.T, text, key string) {
-		got, err := verifyCSR(wire.CSRReply{CSR: text, PublicKey: key}, csrRules{Identity: "n1", Deny: config.Default().CertDenyList})
-		if err != nil && !errors.Is(err, ErrCSR) {
-			t.Errorf("got error %v, want one that unwraps to ErrCSR", err)
-		}
-		if err == nil && got.Subject.CommonName != "n1" {
-			t.Errorf("got a request for %q, want n1", got.Subject.CommonName)
-		}
-	})
 }
 
 func pattern(source string) config.Pattern {

@@ -414,22 +414,6 @@ func TestKeysOfSmallOrderAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzVerifyKeyProof(f *testing.F) {
-	good := keyProof(f, "nonce")
-	f.Add(good.PublicKey, good.Signature, "nonce")
-	f.Add("", "", "")
-	f.Add(strings.Repeat("00", 32), strings.Repeat("00", 64), "nonce")
-	f.Fuzz(func(t *testing.T, key, signature, nonce string) {
-		got, err := verifyKeyProof(wire.ED25519Reply{PublicKey: key, Signature: signature}, nonce)
-		if err != nil && !errors.Is(err, ErrKeyProof) {
-			t.Errorf("got error %v, want one that unwraps to ErrKeyProof", err)
-		}
-		if (err == nil) != (len(got) == ed25519.PublicKeySize) {
-			t.Errorf("got key %x and error %v, want one of them", got, err)
-		}
-	})
-}
-
 func FuzzParseNodeECDH(f *testing.F) {
 	_, public, err := choria.ECDHKeyPair()
 	if err != nil {
