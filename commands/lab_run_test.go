@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -390,5 +392,34 @@ func TestTwentyAtOnce(t *testing.T) {
 	defer lock.Release()
 	if r := ended(t, cmd.Run(), stdout, stderr); r.code != 0 || r.stdout+r.stderr != "" {
 		t.Errorf("unattended beside another run: got exit code %d, %q, want 0 and silence on stdout", r.code, r.stdout)
+	}
+}
+
+// TestAFailureIsToldOnce has stdout and stderr go to one pipe, as a journal's do.
+func TestAFailureIsToldOnce(t *testing.T) {
+	t.Parallel()
+	l := startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Insecure, Helper: "sh -c 'cat >/dev/null; echo no such host >&2; exit 3'"})
+	cmd, _, _ := provisionCommand(t, l, "once")
+	cmd.Stdout, cmd.Stderr = nil, nil
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Error(err)
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		t.Error(err)
+	}
+	if r := ended(t, cmd.Wait(), &bytes.Buffer{}, &bytes.Buffer{}); r.code != exitNodes {
+		t.Errorf("got exit code %d, want %d", r.code, exitNodes)
+	}
+	if got := strings.Count(string(text), "no such host"); got != 1 {
+		t.Errorf("the failure is told %d times, want once:\n%s", got, text)
 	}
 }

@@ -60,10 +60,23 @@ func (c *cycle) observers() (*seen, error) {
 		observers = append(observers, s.live)
 	}
 	if division.Lines {
-		observers = append(observers, output.NewLines(stderr, c.unattended))
+		observers = append(observers, output.NewLines(stderr, output.LinesOptions{Quiet: c.unattended, Brief: c.output == "text" && c.oneStream()}))
 	}
 	s.tell = s.mask.Tell(output.Tell(observers...))
 	return s, nil
+}
+
+// oneStream reports whether stdout and stderr are the same file: a pipe, a
+// journal, a log file of both.
+func (a *app) oneStream() bool {
+	out, isFile := a.result.Writer.(*os.File)
+	err, isFileToo := a.Err.(*os.File)
+	if !isFile || !isFileToo {
+		return false
+	}
+	one, failed := out.Stat()
+	other, failedToo := err.Stat()
+	return failed == nil && failedToo == nil && os.SameFile(one, other)
 }
 
 // logger makes the logger of this process. go-choria tells much at info level

@@ -66,7 +66,7 @@ func newWatch(c *cycle) (*watch, error) {
 	division := output.Divide(c.cfg.LogFile, c.logFormat, false)
 	observers = append(observers, output.NewLogEvents(logger, division.Log))
 	if division.Lines {
-		observers = append(observers, output.NewLines(c.Err, true))
+		observers = append(observers, output.NewLines(c.Err, output.LinesOptions{Quiet: true}))
 	}
 	w.tell = mask.Tell(output.Tell(observers...))
 	c.seen.tell = w.tell

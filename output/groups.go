@@ -101,7 +101,7 @@ func groups(p *Page, title string, groups []*group, tone Tone) {
 	}
 	p.Heading(title)
 	for _, g := range groups {
-		p.Item(1, tone, g.headline())
+		p.Item(1, tone, g.headline(p.width == 0))
 		if g.advice != "" {
 			p.Item(2, Plain, g.advice)
 		}
@@ -110,9 +110,13 @@ func groups(p *Page, title string, groups []*group, tone Tone) {
 }
 
 // headline is who and what on one line: 3 × web1, web2, web3 at configure: why.
-func (g *group) headline() string {
+// whole: the table's rows are not cut to a width.
+func (g *group) headline(whole bool) string {
 	text := g.text
-	if g.differ && g.common != "" {
+	switch {
+	case g.differ && g.common != "" && whole && len(g.names) <= fewNodes: // the rows have the words
+		text = g.common
+	case g.differ && g.common != "":
 		text = g.common + ", such as: " + text
 	}
 	who := someNames(g.names)

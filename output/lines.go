@@ -12,14 +12,17 @@ import (
 // Lines tells a run as it goes on where nothing can move: one plain line for
 // each node that is done and for each warning, without any escape sequence.
 type Lines struct {
-	w     io.Writer
-	quiet bool
+	w io.Writer
+	LinesOptions
 }
 
-// NewLines returns an observer that writes to w. Quiet leaves out nodes that
-// are skipped because they are held or being worked on, which is what a timer
-// meets every minute.
-func NewLines(w io.Writer, quiet bool) *Lines { return &Lines{w, quiet} }
+// LinesOptions say what is left out. Quiet: nodes that are skipped because they
+// are held or being worked on, which is what a timer meets every minute. Brief:
+// errors, for a reader that gets the summary in the same place.
+type LinesOptions struct{ Quiet, Brief bool }
+
+// NewLines returns an observer that writes to w.
+func NewLines(w io.Writer, o LinesOptions) *Lines { return &Lines{w, o} }
 
 // Observe implements Observer.
 func (l *Lines) Observe(event any) {
@@ -31,8 +34,11 @@ func (l *Lines) Observe(event any) {
 		l.line("warning: %s: %s: %s", EscapeTo(e.Node, maxName), e.Step, EscapeTo(e.Text, maxText))
 	case provision.NodeDone:
 		n := nodeOf(e.Result)
-		if l.quiet && isOrdinarySkip(n) {
+		if l.Quiet && isOrdinarySkip(n) {
 			return
+		}
+		if l.Brief && n.Error != "" {
+			n.Error, n.Version = "", ""
 		}
 		l.line("%s", nodeLine(n))
 	}

@@ -161,11 +161,11 @@ func TestFrame(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	t.Parallel()
-	for name, quiet := range map[string]bool{"lines": false, "lines-quiet": true} {
+	for name, options := range map[string]LinesOptions{"lines": {}, "lines-quiet": {Quiet: true}, "lines-brief": {Brief: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			lines := NewLines(&text, quiet)
+			lines := NewLines(&text, options)
 			for _, event := range append(smallRun(), provision.Notice{Node: "web2.example.net", Step: "helper", Text: "no\treason"}) {
 				lines.Observe(event)
 			}

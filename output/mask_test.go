@@ -36,7 +36,7 @@ func TestMaskHidesWhatOthersRepeat(t *testing.T) {
 	logger, log := testLogger(t, LogOptions{Level: "debug", Format: "text"})
 	var lines strings.Builder
 	report := newReport()
-	tell := NewMask([]string{"s3cret", secret}).Tell(Tell(report, NewLogEvents(logger, true), NewLines(&lines, false)))
+	tell := NewMask([]string{"s3cret", secret}).Tell(Tell(report, NewLogEvents(logger, true), NewLines(&lines, LinesOptions{})))
 	events := chatter(secret)
 	for _, event := range events {
 		tell(event)

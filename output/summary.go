@@ -60,23 +60,37 @@ func isOrdinarySkip(n Node) bool {
 // Summary shows a run that is over: its nodes, what went wrong by cause with
 // the advice that fits, and the totals.
 func Summary(p *Page, doc Document) {
+	failed, skipped := troubles(doc.Nodes, provision.Failed), troubles(doc.Nodes, provision.Skipped)
 	if len(doc.Nodes) > 0 {
-		nodeTable(p, doc)
+		nodeTable(p, doc, toldBelow(failed, skipped))
 		p.Blank()
 	}
 	plans(p, doc.Nodes)
-	groups(p, "Failed", troubles(doc.Nodes, provision.Failed), Bad)
+	groups(p, "Failed", failed, Bad)
 	if len(doc.Nodes) > fullTable { // else their rows say it all
 		groups(p, "Deferred", troubles(doc.Nodes, provision.Deferred), Warn)
 		groups(p, "Shut down", troubles(doc.Nodes, provision.Shutdown), Warn)
 	}
-	groups(p, "Skipped", troubles(doc.Nodes, provision.Skipped), Dim)
+	groups(p, "Skipped", skipped, Dim)
 	groups(p, "Refused", refusals(doc.Discovery.Refused), Warn)
 	groups(p, "Warnings", notices(doc.Nodes), Warn)
 	totals(p, doc)
 }
 
-func nodeTable(p *Page, doc Document) {
+// toldBelow returns the nodes whose errors the groups have in full: their rows
+// leave them out. Where the words of a group's nodes differ the rows have them,
+// and the group has what is common.
+func toldBelow(all ...[]*group) map[string]bool {
+	told := map[string]bool{}
+	for _, g := range slices.Concat(all...) {
+		for _, name := range g.names {
+			told[name] = !g.differ
+		}
+	}
+	return told
+}
+
+func nodeTable(p *Page, doc Document, told map[string]bool) {
 	table := Table{Columns: []Column{{Title: "NODE"}, {Title: "OUTCOME"}, {Title: "STEP"}, {Title: "TIME", Right: true}, {Title: "DETAIL", Flex: true}}}
 	var unlisted []string
 	for _, outcome := range tableOrder {
@@ -86,9 +100,13 @@ func nodeTable(p *Page, doc Document) {
 			continue
 		}
 		for _, n := range nodes {
+			text := detail(n)
+			if told[n.Identity] {
+				text = ""
+			}
 			table.Rows = append(table.Rows, []Cell{
 				{Text: n.Identity}, {n.Outcome, outcomeTone(n.Outcome)}, {Text: n.Step},
-				{Text: took(n)}, {Text: detail(n)},
+				{Text: took(n)}, {Text: text},
 			})
 		}
 	}
@@ -119,7 +137,7 @@ func took(n Node) string {
 	return duration(n.Duration)
 }
 
-// detail is what a row says beyond outcome and step.
+// detail is what is to be said of a node beyond outcome and step.
 func detail(n Node) string {
 	switch {
 	case n.Error != "":
