@@ -62,7 +62,7 @@ func (a *app) judge() verdict {
 		return v
 	}
 	nameUser()
-	client, problems, err := cfg.Choria(a.choriaFile, os.Getenv)
+	client, problems, err := cfg.Choria(a.locatedChoria(), os.Getenv)
 	v.take(problems, err)
 	if err == nil {
 		v.trySecurity(client)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 
 	"github.com/choria-io/go-choria/choria"
 	choriaconfig "github.com/choria-io/go-choria/config"
@@ -31,7 +32,7 @@ func (a *app) load() (*config.Config, error) {
 // same terms as load.
 func (a *app) loadChoria(cfg *config.Config) (*choriaconfig.Config, error) {
 	nameUser()
-	made, warnings, err := cfg.Choria(a.choriaFile, os.Getenv)
+	made, warnings, err := cfg.Choria(a.locatedChoria(), os.Getenv)
 	if err != nil {
 		return nil, configError{err}
 	}
@@ -40,6 +41,19 @@ func (a *app) loadChoria(cfg *config.Config) (*choriaconfig.Config, error) {
 }
 
 func (a *app) located() string { return config.Locate(a.configFile, os.Getenv) }
+
+// locatedChoria is the Choria client configuration: the one that is named, else
+// client.conf beside the configuration file; empty for the user's.
+func (a *app) locatedChoria() string {
+	if a.choriaFile != "" {
+		return a.choriaFile
+	}
+	beside := filepath.Join(filepath.Dir(a.located()), "client.conf")
+	if _, err := os.Stat(beside); err != nil {
+		return ""
+	}
+	return beside
+}
 
 func (a *app) overrides() config.Overrides {
 	return config.Overrides{Getenv: os.Getenv, StateDir: a.stateDir, Debug: a.debug, Root: os.Geteuid() == 0, Stdout: fileOf(a.result.Writer)}
@@ -81,7 +95,7 @@ func nameUser() {
 // choriaFileMissing reports whether nobody named a Choria configuration and
 // this machine has none either, as when a configuration is checked elsewhere.
 func (a *app) choriaFileMissing() bool {
-	if a.choriaFile != "" {
+	if a.locatedChoria() != "" {
 		return false
 	}
 	_, err := os.Stat(choria.UserConfig())
