@@ -118,6 +118,7 @@ var declarations = []func(*app){
 	(*app).shutdown,
 	(*app).pause,
 	(*app).resume,
+	(*app).initialize,
 	(*app).configure,
 	(*app).helper,
 	(*app).lab,

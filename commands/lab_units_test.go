@@ -16,17 +16,9 @@ import (
 func installed(t *testing.T) (l *lab.Lab, credentials string) {
 	t.Helper()
 	l = startLab(t, lab.Options{Nodes: 1, Enrollment: lab.Issuer})
-	text, err := os.ReadFile(l.ConfigFile())
-	if err != nil {
-		t.Fatal(err)
-	}
 	credentials = t.TempDir()
-	for key, file := range map[string]string{"token": "token", "broker_provisioning_password": "broker_provisioning_password"} {
-		value := regexp.MustCompile(`(?m)^"?` + key + `"?: *"?([^"\n]+)"?$`).FindSubmatch(text)
-		if value == nil {
-			t.Fatalf("the lab's configuration has no %s:\n%s", key, text)
-		}
-		if err := os.WriteFile(filepath.Join(credentials, file), value[1], 0o400); err != nil {
+	for _, name := range []string{"token", "broker_provisioning_password"} {
+		if err := os.WriteFile(filepath.Join(credentials, name), []byte(labSetting(t, l, name)), 0o400); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +28,17 @@ func installed(t *testing.T) (l *lab.Lab, credentials string) {
 	return l, credentials
 }
 
-// settings returns the values of a setting in a unit.
+// labSetting is the value of a text in the lab's configuration.
+func labSetting(t *testing.T, l *lab.Lab, key string) string {
+	t.Helper()
+	value := regexp.MustCompile(`(?m)^` + key + `: *(.+)$`).FindStringSubmatch(document(t, l.ConfigFile()))
+	if value == nil {
+		t.Fatalf("the lab's configuration has no %s", key)
+	}
+	return strings.Trim(value[1], `"`)
+}
+
+// unitSettings returns the values of a setting in a unit.
 func unitSettings(t *testing.T, unit, name string) (values []string) {
 	t.Helper()
 	for _, line := range strings.Split(document(t, unit), "\n") {

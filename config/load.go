@@ -52,7 +52,7 @@ func readSource(path string) ([]byte, *Problem) {
 	file, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return refuse("there is no such file", "create it, or name another with --config or $PROVISION_CONFIG")
+		return refuse("there is no such file", "`provision init` writes one to start from; name another with --config or $PROVISION_CONFIG")
 	case errors.Is(err, fs.ErrPermission):
 		return refuse("may not be read", "give this user the right to read it")
 	case err != nil:
