@@ -121,7 +121,7 @@ func (d *discovered) withoutDuplicates(seen []discovery.Sighting) []discovery.Si
 		if !errors.As(s.Err, &duplicate) {
 			return false
 		}
-		d.Refused = append(d.Refused, refusedSighting{output.Escape(s.Identity), duplicate.Count, discovery.ErrTwins.Error()})
+		d.Refused = append(d.Refused, refusedSighting{output.Escape(s.Identity), duplicate.Count, duplicate.Unwrap().Error()})
 		return true
 	})
 }

@@ -21,7 +21,9 @@ func TestAdmitTakesEachMachineOnce(t *testing.T) {
 		{name: "in the order they answered", senders: []string{"b.example.net", "a.example.net"}, want: []string{"b.example.net", "a.example.net"}},
 		{name: "twins are both refused", senders: []string{"a", "b", "a"}, want: []string{"b"}, refused: map[string]error{"a": ErrTwins}},
 		{name: "triplets are told once", senders: []string{"a", "a", "a"}, refused: map[string]error{"a": ErrTwins}},
-		{name: "names of one case are two machines", senders: []string{"a", "A"}, want: []string{"a", "A"}},
+		{name: "names that differ by letter case are all refused", senders: []string{"a", "b", "A"}, want: []string{"b"}, refused: map[string]error{"a": ErrOtherCase, "A": ErrOtherCase}},
+		{name: "twins that differ by letter case as well", senders: []string{"a", "A", "a"}, refused: map[string]error{"a": ErrOtherCase, "A": ErrOtherCase}},
+		{name: "a name in capitals is one", senders: []string{"A.Example.Net"}, want: []string{"A.Example.Net"}},
 		{
 			name:    "what no node can be called",
 			senders: []string{"", ".", "..", "a.", ".a", "a..b", "*", "a.>", "a b", "a/../b", "-rf", "a\n", "a\x00", "é", long},
@@ -41,7 +43,7 @@ func TestAdmitTakesEachMachineOnce(t *testing.T) {
 			got := Admit(tt.senders, ByBroadcast, func(event any) {
 				switch e := event.(type) {
 				case Refused:
-					if errors.Is(e.Err, ErrTwins) {
+					if errors.Is(e.Err, ErrTwins) || errors.Is(e.Err, ErrOtherCase) {
 						t.Errorf("%q was told as refused, want its sighting alone", e.Identity)
 					}
 					if refused[e.Identity] != nil {

@@ -32,7 +32,7 @@ type Queue struct {
 	interval  time.Duration
 	answered  []string // waiting, first come first; may hold names that wait no more
 	announced []string // likewise, of events; also names that answered since
-	entries   map[string]*entry
+	entries   map[string]*entry // by what fold makes of an identity
 	crowd     int           // waiting nodes that were only announced
 	ready     chan struct{} // has room for one: a node waits
 }
@@ -42,6 +42,8 @@ type entry struct {
 	Sighting
 	busy bool
 }
+
+func (e *entry) onlyAnnounced() bool { return !e.busy && e.Source == ByEvent }
 
 // NewQueue returns an empty queue. A waiting node whose sighting is older than
 // interval is renewed by a new one; a younger one is left as it is. tell hears
@@ -60,16 +62,24 @@ func (q *Queue) SetInterval(interval time.Duration) {
 // Add admits a sighting whose name was found valid. A node that is known is not
 // added again: while it waits its sighting is renewed when it has become older
 // than the interval, and an answer moves it before the announced ones. In a full
-// queue an answer takes the place of the oldest announced node.
+// queue an answer takes the place of the oldest announced node. One that is known
+// in other letter case is refused, unless that one was only announced and this
+// one answered.
 func (q *Queue) Add(s Sighting) {
 	q.mu.Lock()
-	known := q.entries[s.Identity]
+	known := q.entries[fold(s.Identity)]
 	var displaced []string
+	if known != nil && known.Identity != s.Identity && known.onlyAnnounced() && s.Source != ByEvent {
+		displaced, known = q.forget(known), nil
+	}
 	if known == nil && len(q.entries) >= q.limit && s.Source != ByEvent {
-		displaced = q.displace()
+		displaced = append(displaced, q.displace()...)
 	}
 	full := known == nil && len(q.entries) >= q.limit
+	var other *Duplicate
 	switch {
+	case known != nil && known.Identity != s.Identity:
+		other = &Duplicate{2, slices.Sorted(slices.Values([]string{known.Identity, s.Identity}))}
 	case full:
 	case known == nil:
 		q.enter(s)
@@ -82,6 +92,8 @@ func (q *Queue) Add(s Sighting) {
 		q.tell(Dropped{displaced})
 	}
 	switch {
+	case other != nil:
+		q.tell(Refused{Identity: s.Identity, Count: 1, Err: other})
 	case full:
 		q.tell(Refused{Identity: s.Identity, Count: 1, Err: ErrQueueFull})
 	case known == nil:
@@ -90,7 +102,7 @@ func (q *Queue) Add(s Sighting) {
 }
 
 func (q *Queue) enter(s Sighting) {
-	q.entries[s.Identity] = &entry{Sighting: s}
+	q.entries[fold(s.Identity)] = &entry{Sighting: s}
 	if s.Source == ByEvent {
 		q.announced = append(q.announced, s.Identity)
 		q.crowd++
@@ -116,13 +128,18 @@ func (q *Queue) displace() []string {
 	for len(q.announced) > 0 {
 		name := q.announced[0]
 		q.announced = q.announced[1:]
-		if e := q.entries[name]; e != nil && !e.busy && e.Source == ByEvent {
-			delete(q.entries, name)
-			q.crowd--
-			return []string{name}
+		if e := q.entry(name); e != nil && e.onlyAnnounced() {
+			return q.forget(e)
 		}
 	}
 	return nil
+}
+
+// forget removes a node that was only announced.
+func (q *Queue) forget(e *entry) []string {
+	delete(q.entries, fold(e.Identity))
+	q.crowd--
+	return []string{e.Identity}
 }
 
 // Crowded reports whether so many announced nodes wait that most may not exist.
@@ -161,7 +178,7 @@ func (q *Queue) next() (Sighting, bool) {
 		for len(*order) > 0 {
 			name := (*order)[0]
 			*order = (*order)[1:]
-			if e := q.entries[name]; e != nil && !e.busy {
+			if e := q.entry(name); e != nil && !e.busy {
 				return q.assign(e), true
 			}
 		}
@@ -184,7 +201,17 @@ func (q *Queue) assign(e *entry) Sighting {
 func (q *Queue) Done(identity string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.entries, identity)
+	if q.entry(identity) != nil {
+		delete(q.entries, fold(identity))
+	}
+}
+
+// entry returns what is known of an identity in exactly this spelling.
+func (q *Queue) entry(identity string) *entry {
+	if e := q.entries[fold(identity)]; e != nil && e.Identity == identity {
+		return e
+	}
+	return nil
 }
 
 // Drop forgets every node that waits, tells and returns their names; nodes with
@@ -201,8 +228,8 @@ func (q *Queue) empty() (dropped []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, name := range slices.Concat(q.answered, q.announced) {
-		if e := q.entries[name]; e != nil && !e.busy {
-			delete(q.entries, name)
+		if e := q.entry(name); e != nil && !e.busy {
+			delete(q.entries, fold(name))
 			dropped = append(dropped, name)
 		}
 	}

@@ -256,3 +256,21 @@ func TestACrowdIsOfAnnouncedNodesThatWait(t *testing.T) {
 	q.Drop()
 	check("all were dropped", false)
 }
+
+func TestAnAnswerIsNotKeptOutByAnAnnouncementInOtherLetterCase(t *testing.T) {
+	t.Parallel()
+	var told recorded
+	q := NewQueue(time.Minute, 10, told.tell)
+	q.Add(Sighting{Identity: "WEB1", Seen: time.Now(), Source: ByEvent})
+	q.Add(Sighting{Identity: "web1", Seen: time.Now(), Source: ByBroadcast})
+	q.Add(Sighting{Identity: "Web1", Seen: time.Now(), Source: ByBroadcast})
+	if diff := cmp.Diff([]string{"WEB1"}, told.dropped); diff != "" {
+		t.Errorf("dropped (-want +got):\n%s", diff)
+	}
+	if s, _ := q.Take(t.Context()); s.Identity != "web1" || len(told.refused) != 1 || told.refused["Web1"] == nil {
+		t.Errorf("got %v and refused %v, want web1, and Web1 refused", s, told.refused)
+	}
+	if q.Crowded() || q.Waiting() != 0 {
+		t.Errorf("got %d waiting, want none", q.Waiting())
+	}
+}

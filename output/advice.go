@@ -26,6 +26,7 @@ const otherCause = "other"
 var causes = []cause{
 	{duplicateCause, provision.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
 	{duplicateCause, discovery.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
+	{duplicateCause, discovery.ErrOtherCase, "Certificates and DNS know one name for both: rename one of the machines, or see which of them has no right to it."},
 	{"invalid_identity", discovery.ErrInvalidIdentity, "Look for the machine that gives this name; an identity is a host name of letters, digits, dots, dashes and underscores."},
 	{"token", provision.ErrToken, "Compare `token` in the configuration with the token in the node's provisioning.jwt."},
 	{"unauthorized", provision.ErrUnauthorized, "The node's action policies or its signed request checks refuse us: check the client's identity and certificate, and the policies on the node's image."},

@@ -80,7 +80,7 @@ func (r *Report) Observe(event any) {
 		}
 		r.doc.Nodes = append(r.doc.Nodes, nodeOf(e.Result))
 		if duplicate := (*discovery.Duplicate)(nil); errors.As(e.Err, &duplicate) {
-			r.doc.Discovery.Refused = append(r.doc.Discovery.Refused, refusal(discovery.Refused{Identity: e.Node, Count: duplicate.Count, Err: discovery.ErrTwins}))
+			r.doc.Discovery.Refused = append(r.doc.Discovery.Refused, refusal(discovery.Refused{Identity: e.Node, Count: duplicate.Count, Err: duplicate.Unwrap()}))
 		}
 		r.doc.Totals.Outcomes[string(e.Outcome)]++
 		r.doc.Totals.Nodes++
