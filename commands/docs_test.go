@@ -22,7 +22,7 @@ import (
 )
 
 // documents are the files that tell of commands, flags, keys and exit codes.
-var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/migration.md", "../docs/architecture.md", "../docs/ci.md", "../docs/install.md", "../docs/faults.md"}
+var documents = []string{"../README.md", "../docs/operations.md", "../docs/configuration.md", "../docs/helper.md", "../docs/migration.md", "../docs/architecture.md", "../docs/ci.md", "../docs/install.md", "../docs/faults.md", "../docs/security.md"}
 
 func document(t *testing.T, path string) string {
 	t.Helper()

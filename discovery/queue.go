@@ -30,11 +30,11 @@ type Queue struct {
 
 	mu        sync.Mutex
 	interval  time.Duration
-	answered  []string // waiting, first come first; may hold names that wait no more
-	announced []string // likewise, of events; also names that answered since
+	answered  []string          // waiting, first come first; may hold names that wait no more
+	announced []string          // likewise, of events; also names that answered since
 	entries   map[string]*entry // by what fold makes of an identity
-	crowd     int           // waiting nodes that were only announced
-	ready     chan struct{} // has room for one: a node waits
+	crowd     int               // waiting nodes that were only announced
+	ready     chan struct{}     // has room for one: a node waits
 }
 
 // entry is one known identity: waiting, or with a worker.
