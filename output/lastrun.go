@@ -111,14 +111,25 @@ func (d Document) pack(w io.Writer) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
+// maxReport bounds the text of a report that is read, in bytes: some 500 a node.
+const maxReport = 256 << 20
+
 // ReadReport reads a report that Save returned. ErrUnreadableReport says that it
 // cannot be understood.
-func ReadReport(packed []byte) (doc Document, err error) {
+func ReadReport(packed []byte) (Document, error) { return readReport(packed, maxReport) }
+
+// readReport reads no more than limit bytes of text: in shared records a report
+// may be another program's, and a few bytes unpack to gigabytes.
+func readReport(packed []byte, limit int64) (doc Document, err error) {
 	unpacker, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return Document{}, fmt.Errorf("%w: %w; the next run replaces it", ErrUnreadableReport, err)
 	}
-	if err := json.NewDecoder(unpacker).Decode(&doc); err != nil {
+	text := &io.LimitedReader{R: unpacker, N: limit}
+	if err := json.NewDecoder(text).Decode(&doc); err != nil {
+		if text.N == 0 {
+			err = fmt.Errorf("it unpacks to more than %d bytes", limit)
+		}
 		return Document{}, fmt.Errorf("%w: %w; the next run replaces it", ErrUnreadableReport, err)
 	}
 	if doc.SchemaVersion != SchemaVersion {
