@@ -103,7 +103,7 @@ func (a *app) globals() {
 	wordFlag(a.cli.Flag("log-format", "Format of log lines").Default("text"), &a.logFormat, "text", "json")
 	wordFlag(a.cli.Flag("output", "Format of the result on stdout").Default("text"), &a.output, "text", "json")
 	wordFlag(a.cli.Flag("color", "When to use colour").Default("auto"), &a.color, "auto", "always", "never")
-	a.cli.Flag("unattended", "Called by a timer: a lock, a pause or a standby role is no failure").Envar("PROVISION_UNATTENDED").UnNegatableBoolVar(&a.unattended)
+	yesFlag(a.cli.Flag("unattended", "Called by a timer: a lock, a pause or a standby role is no failure").Envar("PROVISION_UNATTENDED"), &a.unattended)
 }
 
 // declarations lists the commands in the order --help shows them.
@@ -128,9 +128,9 @@ var declarations = []func(*app){
 
 func (a *app) parse(args []string) error {
 	if _, err := a.cli.Parse(args); err != nil {
-		return usageError{err}
+		return usageError{a.withSuggestion(err)}
 	}
-	if os.Getenv("INVOCATION_ID") != "" { // systemd is the caller
+	if os.Getenv("INVOCATION_ID") != "" && !output.IsTerminal(a.Err) { // systemd is the caller, not a shell that it started
 		a.unattended = true
 	}
 	return nil

@@ -95,3 +95,28 @@ func wordFlag(f *fisk.FlagClause, target *string, words ...string) {
 		show: func() string { return *target },
 	})
 }
+
+// yes is the value of a flag that is given or not; its variable of the environment
+// may say yes or no in the usual words.
+type yes struct{ value }
+
+// BoolFlagIsNegatable implements fisk.BoolFlag: there is no --no-...
+func (yes) BoolFlagIsNegatable() bool { return false }
+
+func yesFlag(f *fisk.FlagClause, target *bool) {
+	f.SetValue(yes{value{
+		flag: "$" + f.Model().Envar,
+		parse: func(text string) error {
+			switch strings.ToLower(text) {
+			case "1", "true", "yes", "on":
+				*target = true
+			case "0", "false", "no", "off":
+				*target = false
+			default:
+				return fmt.Errorf("%q is neither yes nor no", text)
+			}
+			return nil
+		},
+		show: func() string { return strconv.FormatBool(*target) },
+	}})
+}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -165,7 +167,7 @@ func alphanumeric(r rune) bool {
 // suggestion names the nearest key of the same mapping, else the mapping that
 // does have this key.
 func suggestion(path, key string, fields map[string]int) string {
-	if near := nearest(key, fields); near != "" {
+	if near := Nearest(key, maps.Keys(fields)); near != "" {
 		return "write " + near
 	}
 	for _, home := range []struct {
@@ -184,11 +186,13 @@ func suggestion(path, key string, fields map[string]int) string {
 	return "take it out"
 }
 
-// nearest returns the known key that key is likely a typo of, or "".
-func nearest(key string, known map[string]int) string {
-	best, distance := "", len(key)/3+1
+// Nearest returns the known word that a mistyped one differs from in the fewest
+// letters, at most a third of them and one, whatever their case; empty when none
+// does. The first in the alphabet wins among equals.
+func Nearest(word string, known iter.Seq[string]) string {
+	best, distance := "", len(word)/3+1
 	for candidate := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(key), candidate)
+		d := levenshtein.ComputeDistance(strings.ToLower(word), candidate)
 		if d < distance || d == distance && (best == "" || candidate < best) {
 			best, distance = candidate, d
 		}
