@@ -91,13 +91,20 @@ func TestCronTableRunsAsInstalled(t *testing.T) {
 	}
 	env := []string{
 		"HOME=/", "LOGNAME=choria-provision", // the account has no other home
-		"PROVISION_CONFIG=" + l.ConfigFile(), "PROVISION_STATE_DIR=" + filepath.Join(t.TempDir(), "state"), "CREDENTIALS_DIRECTORY=" + credentials,
+		"PROVISION_CONFIG=" + l.ConfigFile(), "CREDENTIALS_DIRECTORY=" + credentials,
 	}
+	named := ""
 	for _, set := range regexp.MustCompile(`(?m)^([A-Z_]+)=(.*)$`).FindAllStringSubmatch(table, -1) {
-		if set[1] == "PATH" {
+		switch set[1] {
+		case "PATH":
 			set[2] = filepath.Join(l.Dir(), "bin") + ":" + set[2]
+		case "PROVISION_STATE_DIR":
+			named, set[2] = set[2], filepath.Join(t.TempDir(), "state")
 		}
 		env = append(env, set[1]+"="+set[2])
+	}
+	if named != "/var/lib/choria-provision" { // what the packages make for the account
+		t.Errorf("the table's state directory is %q", named)
 	}
 	cmd, _, _ := provisionCommand(t, l)
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = "/bin/sh", []string{"sh", "-c", line[1]}, env, "/"

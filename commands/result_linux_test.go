@@ -60,7 +60,7 @@ func TestAResultThatCannotBeWrittenIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	rows := unwrittenRows(l.NodeNames()[0])
+	rows := append(unwrittenRows(l.NodeNames()[0]), unwrittenRow{[]string{"init", "--dir", t.TempDir()}, exitDone})
 	for _, row := range rows {
 		ctx, cancel := context.WithTimeout(t.Context(), patience) // lab would wait
 		var stderr bytes.Buffer

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
+
+// outage is how long a broker is away that may have gone down together with the
+// node: no server is back from a restart sooner.
+const outage = time.Second
 
 // awaitBroker waits for a broker that is away, and for the end of the run.
 func (n *node) awaitBroker(ctx context.Context) error {
@@ -16,7 +21,9 @@ func (n *node) awaitBroker(ctx context.Context) error {
 	if !n.finishing {
 		defer context.AfterFunc(n.stop, cancel)()
 	}
+	began := time.Now()
 	err := n.connected(bounded, n.finishing)
+	n.away = n.away || time.Since(began) >= outage
 	if bounded.Err() != nil && err != nil {
 		return n.ended(ctx)
 	}

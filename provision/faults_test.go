@@ -45,7 +45,8 @@ var faults = []fault{
 	{"empty", always(fake.Saying(``))},
 	{"huge: 1 MiB", always(fake.Saying(`{"padding":"` + strings.Repeat("x", 1<<20) + `"}`))},
 	{"not connected", always(gone)},
-	{"node back without its key", comesBack},
+	{"node back without its key", comesBack(provision.ErrGone)},
+	{"broker and node back, the node without its key", comesBack(provision.ErrNetwork)},
 	{"broker gone", func(c *cell) fake.Script {
 		return func(context.Context, int, func() provision.Reply) ([]provision.Reply, error) {
 			c.away.Store(true)
@@ -68,18 +69,21 @@ func first(met func(*cell) ([]provision.Reply, error)) func(*cell) fake.Script {
 	}
 }
 
-// comesBack has the node restart when it is called first: what it was given is
-// gone, so that it refuses a restart as go-choria's agent does.
-func comesBack(c *cell) fake.Script {
-	return func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
-		switch {
-		case number == 1:
-			c.key = ""
-			return nil, provision.ErrGone
-		case c.row.action == restart:
-			return []provision.Reply{{Message: "Configuration /etc/choria/server.conf could not be parsed, restart cannot continue"}}, nil
+// comesBack has the node restart when it is called first, which ends with err:
+// what it was given is gone, so that it refuses a restart as go-choria's agent
+// does.
+func comesBack(err error) func(*cell) fake.Script {
+	return func(c *cell) fake.Script {
+		return func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+			switch {
+			case number == 1:
+				c.key = ""
+				return nil, err
+			case c.row.action == restart:
+				return []provision.Reply{{Message: "Configuration /etc/choria/server.conf could not be parsed, restart cannot continue"}}, nil
+			}
+			return []provision.Reply{ok()}, nil
 		}
-		return []provision.Reply{ok()}, nil
 	}
 }
 

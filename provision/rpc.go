@@ -111,7 +111,8 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 		case ctx.Err() != nil:
 			return because(n.ended(ctx), last)
 		case n.connected != nil && errors.Is(last, ErrNetwork):
-			number-- // it was not sent: that was no attempt
+			n.away = true // a power cut takes broker and node
+			number--      // it was not sent: that was no attempt
 			continue
 		}
 		n.away = n.away || errors.Is(last, ErrNoReply) || errors.Is(last, ErrGone)

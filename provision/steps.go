@@ -104,8 +104,8 @@ func (n *node) walk(ctx context.Context, handover func() bool) (Outcome, error) 
 const maxRepeats = 3
 
 // repeat goes back to the first step when the node may have restarted since it
-// made its key: an attempt got no reply, or found the node not connected, and the
-// node answers now. One without a disk comes back with no key, and credentials
+// made its key: an attempt got no reply, or found the node or the broker away, and
+// the node answers now. One without a disk comes back with no key, and credentials
 // for the key that it had would lock it out for good. The error is that of a node
 // whose replies are lost again and again.
 func (n *node) repeat(done step) error {
