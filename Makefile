@@ -62,6 +62,7 @@ kill:
 # fuzz runs every Fuzz function; what it finds stays in testdata/fuzz and is a
 # test from then on.
 fuzz:
+	$(GO) test -run '^$$' ./... >/dev/null # what does not build would have no list
 	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {n[++i] = $$1} /^ok/ {while (i) print $$2, n[i--]}' | while read -r pkg name; do \
 		echo "$$pkg $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" $(FUZZFLAGS) "$$pkg" || exit 1; done
 

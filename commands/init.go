@@ -102,7 +102,7 @@ func (f initFile) write(dir string) (path string, err error) {
 		return path, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := file.Chmod(f.mode); err != nil { // whatever the umask is
+	if err := file.Chmod(f.mode); err != nil { // the umask may have taken bits away
 		return path, err
 	}
 	if err := giveToService(file); err != nil {
