@@ -39,12 +39,14 @@ func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string,
 	body := []byte(base64.StdEncoding.EncodeToString([]byte("ping")))
 	x := &exchange{}
 	l := letter{agent: "discovery", runs: agent, body: body, replyTo: sub.Subject}
-	if err := c.send(ctx, x, l, choria.AgentBroadcastTarget(c.sender.collective, "discovery")); err != nil {
+	target, before := choria.AgentBroadcastTarget(c.sender.collective, "discovery"), c.nc.LastError()
+	c.denials.forget(target)
+	if err := c.send(ctx, x, l, target); err != nil {
 		return nil, err
 	}
 	senders, err := c.gather(ctx, sub, x, w)
 	if err == nil && len(senders) == 0 {
-		err = c.whySilent(ctx, choria.AgentBroadcastTarget(c.sender.collective, "discovery"), sub.Subject)
+		err = c.whySilent(ctx, target, sub.Subject, before)
 	}
 	return senders, err
 }

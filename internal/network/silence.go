@@ -30,7 +30,8 @@ const (
 // violation finds direction and subject in what NATS says of a forbidden one.
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// maxDenied bounds how many forbidden subjects are kept.
+// maxDenied bounds how many forbidden subjects are kept, the latest ones: each
+// broadcast has an inbox of its own.
 const maxDenied = 100
 
 // denials are the subjects that the broker has forbidden. It says so some time
@@ -57,11 +58,22 @@ func (d *denials) note(err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Contains(d.subjects, match[2]) || len(d.subjects) == maxDenied {
+	if slices.Contains(d.subjects, match[2]) {
 		return
+	}
+	if len(d.subjects) == maxDenied {
+		d.subjects = d.subjects[1:]
 	}
 	d.subjects = append(d.subjects, match[2])
 	d.log.Warnf("the broker forbids this client a %s to %s", match[1], match[2])
+}
+
+// forget has a subject count as allowed until the broker forbids it again: its
+// permissions may have been corrected.
+func (d *denials) forget(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subjects = slices.DeleteFunc(d.subjects, func(s string) bool { return s == subject })
 }
 
 func (d *denials) has(subject string) bool {
@@ -72,9 +84,10 @@ func (d *denials) has(subject string) bool {
 
 // whySilent returns why a broadcast to target with replies to inbox was answered
 // by no node, as far as the broker tells; nil when it may be that none waits.
-func (c *Conn) whySilent(ctx context.Context, target, inbox string) error {
+// before is the connection's last error before the broadcast.
+func (c *Conn) whySilent(ctx context.Context, target, inbox string, before error) error {
 	account := c.account(ctx) // a round trip: violations have arrived by then
-	if last := c.nc.LastError(); last != nil {
+	if last := c.nc.LastError(); last != nil && last != before {
 		c.denials.note(last)
 	}
 	switch {

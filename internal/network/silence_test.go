@@ -42,12 +42,14 @@ func TestABroadcastThatCannotReachANodeSaysWhy(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := dial(t, broker(t, tt.broker))
-			senders, err := conn.Broadcast(t.Context(), "choria_provision", Window{First: 50 * time.Millisecond, Quiet: time.Millisecond, Total: time.Hour})
-			if !errors.Is(err, tt.want) || len(senders) != 0 {
-				t.Errorf("got %v, %v, want %v", senders, err, tt.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("got %q, want it to say %q", err, tt.text)
+			for range 2 { // what was told once is told again
+				senders, err := conn.Broadcast(t.Context(), "choria_provision", Window{First: 50 * time.Millisecond, Quiet: time.Millisecond, Total: time.Hour})
+				if !errors.Is(err, tt.want) || len(senders) != 0 {
+					t.Errorf("got %v, %v, want %v", senders, err, tt.want)
+				}
+				if err != nil && !strings.Contains(err.Error(), tt.text) {
+					t.Errorf("got %q, want it to say %q", err, tt.text)
+				}
 			}
 		})
 	}
