@@ -149,20 +149,11 @@ func fixedDefault(value any) (string, bool) {
 // flagsIn maps every command, by its full name, to its flags; the empty name is
 // the program's own.
 func flagsIn(model *fisk.ApplicationModel) map[string][]string {
-	all := map[string][]string{"": names(model.Flags)}
+	all := map[string][]string{"": flagNames(model.Flags)}
 	for _, c := range model.FlattenedCommands() {
-		all[c.FullCommand] = append(names(c.Flags), all[""]...)
+		all[c.FullCommand] = append(flagNames(c.Flags), all[""]...)
 	}
 	return all
-}
-
-func names(flags []*fisk.FlagModel) (list []string) {
-	for _, f := range flags {
-		if !f.Hidden {
-			list = append(list, f.Name)
-		}
-	}
-	return list
 }
 
 // documentedCommand finds `provision …` as it is typed; what ends a command in a

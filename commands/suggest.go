@@ -41,9 +41,12 @@ func (a *app) withSuggestion(err error) error {
 	return fmt.Errorf("%w; did you mean `%s%s`?", err, prefix, near)
 }
 
+// flagNames leaves hidden flags out.
 func flagNames(flags []*fisk.FlagModel) (names []string) {
 	for _, f := range flags {
-		names = append(names, f.Name)
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
 	}
 	return names
 }
