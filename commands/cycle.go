@@ -170,12 +170,30 @@ func (c *cycle) work(find func(*cycle) ([]discovery.Sighting, error)) (provision
 	if err != nil {
 		return provision.Summary{}, err
 	}
+	if err := c.followStarts(runner.Announcements); err != nil {
+		return provision.Summary{}, err
+	}
 	sum := runner.Run(c.ctx, c.stop, nodes)
 	if c.options.alone && !c.options.dryRun {
 		runner.Settle(c.ctx, c.stop)
 		sum.StateErr = runner.StateErr()
 	}
 	return sum, nil
+}
+
+// followStarts has nodes that restart while they are worked on noticed. A dry run
+// gives no node anything that a restart could lose.
+func (c *cycle) followStarts(announcements *provision.Announcements) error {
+	if c.options.dryRun {
+		return nil
+	}
+	unlisten, err := discovery.Listen(c.conn, c.cfg.LifecycleComponent,
+		func(s discovery.Sighting) { announcements.Started(s.Identity) }, func(any) {})
+	if err != nil {
+		return err
+	}
+	c.closers = append(c.closers, unlisten)
+	return nil
 }
 
 func (c *cycle) runner() (*provision.Runner, error) {
@@ -194,7 +212,7 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		Config: c.cfg, RPC: rpc, Connected: rpc.Connected(c.cfg.ConnectTimeout.Duration), Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
-		Force:  c.options.force, Limit: c.cfg.Limit, Troubled: failedLastRun(c.store), Hide: c.seen.mask.Hide,
+		Force:  c.options.force, Limit: c.cfg.Limit, Announcements: new(provision.Announcements), Troubled: failedLastRun(c.store), Hide: c.seen.mask.Hide,
 	}, nil
 }
 

@@ -98,9 +98,11 @@ func (w *watch) build(cfg *config.Config) error {
 	w.seen.mask.Hide(secretsOf(cfg)...)
 	runner.May = w.may
 	runner.Term = func() any { return w.term.Load() }
-	if before := w.current.Swap(runner); before != nil {
-		retire(before.Helper)
+	if before := w.current.Load(); before != nil {
+		runner.Announcements = before.Announcements // its nodes are at work still
+		defer retire(before.Helper)
 	}
+	w.current.Store(runner)
 	if w.watcher == nil {
 		w.watcher = &provision.Watcher{
 			Runner: w.runner, Queue: discovery.NewQueue(cfg.Interval.Duration, discovery.MaxQueue, w.tell),

@@ -75,6 +75,7 @@ func (n *node) takeCSR(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return goOn, err
 	}
+	n.csr.asked = true
 	n.csr.reply, err = call(ctx, n, gencsr, wire.CSRRequest{Token: token, CN: n.id})
 	return goOn, err
 }

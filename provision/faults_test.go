@@ -71,7 +71,7 @@ func first(met func(*cell) ([]provision.Reply, error)) func(*cell) fake.Script {
 
 // comesBack has the node restart when it is called first, which ends with err:
 // what it was given is gone, so that it refuses a restart as go-choria's agent
-// does.
+// does, until it has a key and a configuration again.
 func comesBack(err error) func(*cell) fake.Script {
 	return func(c *cell) fake.Script {
 		return func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
@@ -79,7 +79,7 @@ func comesBack(err error) func(*cell) fake.Script {
 			case number == 1:
 				c.key = ""
 				return nil, err
-			case c.row.action == restart:
+			case c.row.action == restart && c.key == "":
 				return []provision.Reply{{Message: "Configuration /etc/choria/server.conf could not be parsed, restart cannot continue"}}, nil
 			}
 			return []provision.Reply{ok()}, nil
@@ -182,8 +182,8 @@ func (f fault) meet(t *testing.T, row faultyCall) string {
 	if got.Err != nil {
 		at = " at " + got.Step
 	}
-	cause, _ := output.Advise(got.Err)
-	return fmt.Sprintf("| %s | %s%s | %d | %s | %s |\n", f.name, got.Outcome, at, tries, c.phase(t), cause)
+	cause, advice := output.Advise(got.Err)
+	return fmt.Sprintf("| %s | %s%s | %d | %s | %s | %s |\n", f.name, got.Outcome, at, tries, c.phase(t), cause, advice)
 }
 
 // checkOther holds that the node beside met nothing, or was left to the next run
@@ -249,7 +249,7 @@ func TestFaultMatrix(t *testing.T) {
 	}
 	document := bytes.NewBuffer(intro)
 	for _, row := range faultyCalls(seed) {
-		fmt.Fprintf(document, "\n## %s\n\n| fault | outcome | tries | record | cause |\n|---|---|---|---|---|\n", row.action)
+		fmt.Fprintf(document, "\n## %s\n\n| fault | outcome | tries | record | cause | advice |\n|---|---|---|---|---|---|\n", row.action)
 		for _, f := range faults {
 			t.Run(row.action+" "+f.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { document.WriteString(f.meet(t, row)) })

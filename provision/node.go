@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"choria-provision/config"
@@ -40,16 +41,17 @@ type node struct {
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting
 
-	next      int  // the row of the sequence that comes next
-	answered  bool // a call was answered well
-	claimed   bool // own was done
-	finishing bool // the step under way completes a change
-	asked     bool // dry run: the helper has answered
-	lostReply bool // an attempt ended without the node being heard
-	away      bool // likewise, or it was not connected, since it made its key
-	repeats   int  // passes through the sequence that were given up
-	holdFail  bool // a failure is followed by a hold
-	upgrading bool // the sequence ends at its upgrade step
+	next      int         // the row of the sequence that comes next
+	answered  bool        // a call was answered well
+	claimed   bool        // own was done
+	finishing bool        // the step under way completes a change
+	asked     bool        // dry run: the helper has answered
+	lostReply bool        // an attempt ended without the node being heard
+	away      bool        // likewise, or it was not connected, in the step under way
+	repeats   int         // passes through the sequence that were given up
+	holdFail  bool        // a failure is followed by a hold
+	upgrading bool        // the sequence ends at its upgrade step
+	announced atomic.Bool // the node announced a start meanwhile
 	result    Result
 
 	proof  proof   // jwt, verify jwt
@@ -74,6 +76,7 @@ type nodeKey struct {
 }
 
 type csr struct {
+	asked   bool // the node makes a key for each request
 	reply   wire.CSRReply
 	request *x509.CertificateRequest
 }

@@ -42,6 +42,10 @@ type Runner struct {
 	Limit    int                  // 0: none
 	Troubled func(id string) bool // its last attempt failed: it comes after the others
 
+	// Announcements has a sequence start again when its node announced a start. nil:
+	// no one listens for these.
+	Announcements *Announcements
+
 	// Hide is told the token each time it is about to be sent: it may have been
 	// rotated since the run began. nil: nobody needs to know.
 	Hide func(secrets ...string)
@@ -130,6 +134,7 @@ type task struct {
 	r    *Runner
 	n    *node      // nil once there is a result: a run's nodes must not add up in memory
 	own  *ownership // nil before and after
+	deaf func()     // ends that announcements are heard
 	done func()     // called after the outcome; may be nil
 
 	result Result
@@ -138,13 +143,14 @@ type task struct {
 func (r *Runner) task(stop context.Context, s discovery.Sighting, helpers *semaphore.Weighted) *task {
 	n := r.node(stop, s)
 	n.helpers = helpers
-	return &task{r: r, n: n}
+	return &task{r: r, n: n, deaf: func() {}}
 }
 
 // FirstCall implements workers.Node: it takes the node from its lock to its first
 // answer.
 func (t *task) FirstCall(ctx context.Context) bool {
 	t.n.result.Started = time.Now()
+	t.deaf = t.r.Announcements.follow(t.n.id, &t.n.announced)
 	t.r.Tell(NodeStarted{t.n.id})
 	own, err := t.r.take(t.n.id)
 	if err != nil {
@@ -176,6 +182,7 @@ func (t *task) Finish(ctx context.Context) {
 
 // end makes the node's result, in its record too, and lets go of the node.
 func (t *task) end(ctx context.Context, outcome Outcome, err error) {
+	t.deaf()
 	started := t.n.result.Started
 	t.result = t.n.finish(outcome, err)
 	t.r.noteBroken(err)

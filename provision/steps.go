@@ -6,7 +6,6 @@ package provision
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"choria-provision/config"
@@ -89,42 +88,17 @@ func (n *node) walk(ctx context.Context, handover func() bool) (Outcome, error) 
 		if !s.gate(n.cfg) {
 			continue
 		}
+		keyed := n.hasKeys()
 		outcome, err := n.enter(ctx, s)
+		if outcome == goOn && n.mayHaveRestarted(s, keyed, err) {
+			err = n.repeat(s, err)
+		}
 		if outcome != goOn || err != nil {
 			return outcome, err
 		}
-		if err := n.repeat(s); err != nil {
-			return goOn, err
-		}
+		n.away = false
 	}
 	return n.completed(), nil
-}
-
-// maxRepeats is how often the sequence of one node starts again.
-const maxRepeats = 3
-
-// repeat goes back to the first step when the node may have restarted since it
-// made its key: an attempt got no reply, or found the node or the broker away, and
-// the node answers now. One without a disk comes back with no key, and credentials
-// for the key that it had would lock it out for good. The error is that of a node
-// whose replies are lost again and again.
-func (n *node) repeat(done step) error {
-	away := n.away
-	n.away = false
-	switch {
-	case !away || n.dry.On || done.reach == finish:
-		return nil
-	case n.key.public == nil && n.csr.request == nil && n.csr.reply.CSR == "":
-		return nil // it has no key yet that could be lost
-	case n.repeats == maxRepeats:
-		return fmt.Errorf("%w: replies were lost in each of %d passes through the sequence", ErrNoReply, maxRepeats+1)
-	}
-	n.warn("a reply was lost after the node had made its key, and the node may have restarted without it: the sequence starts again")
-	n.repeats++
-	n.next, n.seen = 0, time.Now()
-	n.proof, n.key, n.facts, n.csr, n.answer = proof{}, nodeKey{}, facts{}, csr{}, Answer{}
-	n.issued.serverJWT, n.issued.key, n.issued.ecdh = "", "", ""
-	return nil
 }
 
 // enter does a step if it may be done: a dry run leaves steps out, a stop ends the

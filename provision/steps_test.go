@@ -91,7 +91,11 @@ func TestSequence(t *testing.T) {
 		{name: "an inventory that is a list", scripts: []script{on(inventory, fake.Saying(`[1]`))}, actions: []string{inventory}, outcome: provision.Failed, step: "inventory", err: provision.ErrNonsense},
 		{name: "an inventory without data", scripts: []script{on(inventory, fake.Saying(``))}, actions: []string{inventory}, outcome: provision.Failed, step: "inventory", err: provision.ErrNonsense},
 
-		{name: "a csr is asked for once", config: withPKI, scripts: []script{on(gencsr, fake.Silent)}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "csr", err: provision.ErrNoReply},
+		{name: "a csr that gets no reply starts the sequence again", config: withPKI, scripts: []script{on(gencsr, fake.Silent)}, actions: repeatAll(4, jwt, inventory, gencsr), outcome: provision.Failed, step: "csr", err: provision.ErrNoReply},
+		{name: "a csr that is refused is not asked for again", config: withPKI, scripts: []script{on(gencsr, fake.Refusing("no"))}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "csr", err: provision.ErrRefused},
+		{name: "a csr that comes in the second pass", config: withPKI, scripts: []script{on(gencsr, fake.FailingFirst(1))}, answer: provision.Answer{Defer: true}, actions: repeatAll(2, jwt, inventory, gencsr), outcome: provision.Deferred, step: "helper"},
+		{name: "a node that came back without its ECDH key", config: withJWT, answer: plain, scripts: []script{on(configure, lostThenRefused(5))}, actions: join([]string{jwt, inventory}, repeat(configure, 5), []string{jwt, inventory, configure, restart}), outcome: provision.Provisioned},
+		{name: "a node that came back without its configuration", config: withJWT, answer: plain, scripts: []script{on(restart, lostThenRefused(3))}, actions: []string{jwt, inventory, configure, restart, restart, restart, jwt, inventory, configure, restart}, outcome: provision.Provisioned},
 		{name: "a csr that is none", config: withPKI, scripts: []script{on(gencsr, fake.Saying(`{"csr":"----","public_key":"","ssldir":"/x"}`))}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "verify csr", err: provision.ErrCSR},
 		{name: "pki without a certificate in the answer", config: withPKI, answer: plain, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
 
@@ -176,6 +180,20 @@ func goneFirst(_ context.Context, number int, ok func() provision.Reply) ([]prov
 		return nil, provision.ErrGone
 	}
 	return []provision.Reply{ok()}, nil
+}
+
+// lostThenRefused is a node that restarts at the first call: it misses what that
+// gave it and refuses, until the sequence has started again.
+func lostThenRefused(tries int) fake.Script {
+	return func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+		switch {
+		case number == 1:
+			return nil, provision.ErrNoReply
+		case number <= tries:
+			return []provision.Reply{{Message: "could not decrypt private key: private key not set"}}, nil
+		}
+		return []provision.Reply{ok()}, nil
+	}
 }
 
 func lostEverySecond(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
@@ -300,6 +318,48 @@ func TestRefusedAnswersAreTold(t *testing.T) {
 				b.run(t.Context(), "n1.example.net")
 				if got := b.refusals(); got != tt.want {
 					t.Errorf("got %d refused answers, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAnAnnouncedStartStartsTheSequenceAgain has a node restart between two calls,
+// while the helper is asked: no call notices.
+func TestAnAnnouncedStartStartsTheSequenceAgain(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		starts int // how many answers of the helper the node announces a start after
+		want   []string
+	}{
+		{"once", 1, []string{jwt, gen25519, inventory, jwt, gen25519, inventory, configure, restart}},
+		{"made up again and again", 100, append(repeatAll(4, jwt, gen25519, inventory), configure, restart)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			seed := filepath.Join(t.TempDir(), "seed")
+			if err := os.WriteFile(seed, []byte(strings.Repeat("5e", ed25519.SeedSize)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, func(c *config.Config) {
+					c.Features.JWT, c.Features.ED25519, c.JWTSigningKey = true, true, seed
+				})
+				b.Announcements = new(provision.Announcements)
+				asked := 0
+				b.Helper = helperFunc(func(context.Context, provision.HelperInput) (provision.Answer, error) {
+					asked++
+					if asked <= tt.starts {
+						b.Announcements.Started(node1)
+						b.Announcements.Started("other.example.net")
+					}
+					return provision.Answer{Configuration: issuerSettings()}, nil
+				})
+				result := resultOf(t, b.run(t.Context(), node1), node1)
+				if diff := cmp.Diff(tt.want, b.fleet.Actions(node1)); diff != "" || result.Outcome != provision.Provisioned {
+					t.Errorf("got %s (%v); calls (-want +got):\n%s", result.Outcome, result.Err, diff)
 				}
 			})
 		})

@@ -123,6 +123,9 @@ func (w *Watcher) awaitDiscovery(stop context.Context, last time.Time) {
 // it announced a start since, it gets its turn as soon as the hold ends.
 func (w *Watcher) Admit(s discovery.Sighting) {
 	r := w.Runner()
+	if s.Source == discovery.ByEvent && r.Announcements != nil {
+		r.Announcements.Started(s.Identity)
+	}
 	if r.May() != nil {
 		return
 	}

@@ -48,6 +48,13 @@ func (e *events) take(m *nats.Msg) {
 
 func (e *events) close() { e.nc.Close() }
 
+// started counts the starts of an identity up to now.
+func (e *events) started(identity string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.starts[identity]
+}
+
 // awaitStarts returns when an identity has started count times, or with an
 // error when its process ends first.
 func (e *events) awaitStarts(ctx context.Context, identity string, count int, p *process) error {

@@ -66,6 +66,8 @@ type Lab struct {
 	broker   broker
 	servers  []*process
 	lifeline *os.File // children end when this end of the pipe is closed
+	// lifelineEnd is the end that children hold, kept for those that start later.
+	lifelineEnd *os.File
 	events   *events
 	releases *repository
 	release  string // that servers in service must have; empty: any
@@ -203,7 +205,7 @@ func (l *Lab) startReleases(_ context.Context, o Options) (err error) {
 func (l *Lab) Close() error {
 	var errs []error
 	if l.lifeline != nil {
-		errs = append(errs, l.lifeline.Close())
+		errs = append(errs, l.lifeline.Close(), l.lifelineEnd.Close())
 	}
 	for _, server := range l.servers {
 		errs = append(errs, server.end())

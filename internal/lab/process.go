@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -31,21 +32,20 @@ func (l *Lab) startServers(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()
-	l.lifeline = out
+	l.lifeline, l.lifelineEnd = out, in
 	genuine, strange, err := l.tokens(o)
 	if err != nil {
 		return err
 	}
 	expected := map[string]int{}
 	for _, name := range l.names {
-		if err := l.startServer(in, name, name, genuine); err != nil {
+		if err := l.startServer(name, name, genuine); err != nil {
 			return err
 		}
 		expected[name]++
 	}
 	if o.Twins {
-		if err := l.startServer(in, l.names[0]+".twin", l.names[0], genuine); err != nil {
+		if err := l.startServer(l.names[0]+".twin", l.names[0], genuine); err != nil {
 			return err
 		}
 		expected[l.names[0]]++
@@ -77,30 +77,75 @@ func (l *Lab) tokens(o Options) (genuine, strange string, err error) {
 	return genuine, strange, err
 }
 
-func (l *Lab) startServer(lifeline *os.File, dir, name, jwt string) error {
+func (l *Lab) startServer(dir, name, jwt string) error {
 	if err := l.makeNode(dir, name, jwt); err != nil {
 		return err
 	}
-	p := &process{name: dir, dir: nodeDir(l.dir, dir), done: make(chan struct{})}
+	p := &process{name: dir, dir: nodeDir(l.dir, dir)}
+	if err := p.start(l.lifelineEnd); err != nil {
+		return err
+	}
+	l.servers = append(l.servers, p)
+	return nil
+}
+
+// start runs the server until its lifeline is cut.
+func (p *process) start(lifeline *os.File) error {
 	log, err := openLog(p.log())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(filepath.Join(p.dir, serverName))
-	p.cmd.Dir = "/" // go-choria merges any choria.conf on the way to the working directory
-	p.cmd.Env = environment()
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = lifeline, log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for servers
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", dir, err)
+	cmd := exec.Command(filepath.Join(p.dir, serverName))
+	cmd.Dir = "/" // go-choria merges any choria.conf on the way to the working directory
+	cmd.Env = environment()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = lifeline, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for servers
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
+	done := make(chan struct{})
+	p.cmd, p.done = cmd, done
 	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait() // how a server ended is in its log
+		defer close(done)
+		_ = cmd.Wait() // how a server ended is in its log
 	}()
-	l.servers = append(l.servers, p)
 	return nil
+}
+
+// kept is what a node without a disk has again after a restart: the rest came
+// into its directory while it ran, or is the lab's own record of it.
+var kept = []string{serverName, seedFile, jwtFile, logFile, journalFile}
+
+// Reboot ends a server as a power cut does and starts it again as a node without
+// a disk: what it made and was given is gone. It returns when the server has
+// announced its start; it must be called before anything else is asked of the lab.
+func (l *Lab) Reboot(ctx context.Context, name string) error {
+	p := l.process(name)
+	if p == nil {
+		return fmt.Errorf("rebooting %s: there is no such server", name)
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("rebooting %s: %w", name, err)
+	}
+	<-p.done
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return fmt.Errorf("rebooting %s: %w", name, err)
+	}
+	for _, entry := range entries {
+		if slices.Contains(kept, entry.Name()) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(p.dir, entry.Name())); err != nil {
+			return fmt.Errorf("rebooting %s: %w", name, err)
+		}
+	}
+	before := l.events.started(name)
+	if err := p.start(l.lifelineEnd); err != nil {
+		return err
+	}
+	return l.events.awaitStarts(ctx, name, before+1, p)
 }
 
 // end waits for a process whose lifeline was cut.
