@@ -37,6 +37,11 @@ func (a *app) dial(stop context.Context, cfg *config.Config, client *choriaconfi
 	case err != nil:
 		return nil, withRemedy(connectError(stop, client, err))
 	}
+	if cfg.Records != config.RecordsStreams { // there the claims keep hosts apart
+		conn.OnSharedIdentity(func() {
+			logger.Warnf("another host uses the client identity %s at this moment: nodes cannot tell the two apart, and both may work on one at once; give each host a Choria client configuration with an identity of its own, or let them share their records (`records: streams`)", client.Identity)
+		})
+	}
 	return conn, nil
 }
 

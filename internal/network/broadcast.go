@@ -26,7 +26,8 @@ type Window struct {
 // the broker tells why none could, that is the error (ErrForbidden,
 // ErrProduction).
 func (c *Conn) Broadcast(ctx context.Context, agent string, w Window) ([]string, error) {
-	sub, err := c.nc.SubscribeSync(choria.Inbox(c.sender.collective, c.sender.caller))
+	defer c.listenForOthers()()
+	sub, err := c.nc.SubscribeSync(inboxOf(c.sender, c.host))
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to replies: %w", err)
 	}

@@ -41,10 +41,12 @@ type Conn struct {
 	denials  *denials
 	patience time.Duration // with a broker that is away
 	sender   sender
+	host     string
 	inbox    string
 	sub      *nats.Subscription
 	fence    atomic.Pointer[Fence]
 	clocks   fastClocks
+	shared   atomic.Pointer[func()] // called when another host uses this identity
 
 	mu        sync.Mutex
 	exchanges map[string]*exchange // by the last token of their reply subject
@@ -77,10 +79,11 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 		denials:   &denials{log: fw.Logger("network")},
 		patience:  timeout,
 		sender:    me,
-		inbox:     choria.Inbox(me.collective, me.caller),
+		host:      hostName(),
 		exchanges: map[string]*exchange{},
 		twins:     map[string]time.Time{},
 	}
+	c.inbox = inboxOf(me, c.host)
 	all, err := options(fw, name, c.dialer, fw.Logger("network"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSecurity, err)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/choria-io/go-choria/choria"
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 )
@@ -107,7 +106,7 @@ func (c *Conn) whySilent(ctx context.Context, target, inbox string, before error
 func (c *Conn) account(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, userInfoTimeout)
 	defer cancel()
-	inbox := choria.Inbox(c.sender.collective, c.sender.caller)
+	inbox := inboxOf(c.sender, c.host)
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return ""
