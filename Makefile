@@ -19,7 +19,7 @@ FUZZFLAGS := -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill man packages install fuzz vuln
+.PHONY: build test lint demo cover bench soak kill outages man packages install fuzz vuln
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -58,6 +58,11 @@ soak:
 # kill ends one of three hosts with shared records at a random time, 100 times.
 kill:
 	PROVISION_HOST_KILLS=100 $(GO) test ./commands -run TestKilledHosts -timeout 45m -v
+
+# outages stops the broker of an 800 node run for 1, 5 and 30 s, each at ten
+# random moments; make test has a short one.
+outages:
+	PROVISION_OUTAGES=10 $(GO) test ./commands -run TestABrokerThatIsAwayForAMoment -timeout 45m -v
 
 # fuzz runs every Fuzz function; what it finds stays in testdata/fuzz and is a
 # test from then on.
