@@ -1,7 +1,6 @@
 package output
 
 import (
-	"errors"
 	"runtime"
 	"strings"
 	"sync"
@@ -194,7 +193,7 @@ func (m *Metrics) attempted(e provision.Attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.work.called = true
-	unheard := errors.Is(e.Err, provision.ErrNoReply) || errors.Is(e.Err, provision.ErrGone) || errors.Is(e.Err, provision.ErrNetwork)
+	unheard := provision.Unheard(e.Err)
 	m.work.answered = m.work.answered || !unheard
 }
 

@@ -209,7 +209,7 @@ func (n *node) upgrade(ctx context.Context) (Outcome, error) {
 		return goOn, nil
 	case err == nil:
 		return Upgraded, nil
-	case n.cfg.UpgradesOptional && !isSkip(err):
+	case n.cfg.UpgradesOptional && !has(err, skips):
 		n.warn(fmt.Sprintf("going on without the upgrade to %s: %v", n.answer.Upgrade, err))
 		n.result.Upgrade = ""
 		return goOn, n.prepareWithoutUpgrade(ctx)
@@ -249,7 +249,7 @@ func (n *node) releaseUpdate(ctx context.Context) error {
 	}
 	n.result.Upgrade = n.answer.Upgrade
 	_, err = call(ctx, n, update, wire.ReleaseUpdateRequest{Token: token, Repository: n.cfg.UpgradesRepository, Version: n.answer.Upgrade})
-	if err != nil && !isSkip(err) {
+	if err != nil && !has(err, skips) {
 		return fmt.Errorf("%w: %w", ErrUpgrade, err)
 	}
 	return err
@@ -315,16 +315,10 @@ func (n *node) restart(ctx context.Context) (Outcome, error) {
 	case n.hasGone(err):
 		n.warn("the reply to restart was lost; the node has left, so it was accepted")
 		return goOn, nil
-	case err != nil && !n.lostReply && n.saidNo(err):
+	case err != nil && !n.lostReply && has(err, refusal|unsent):
 		n.note(false)
 	}
 	return goOn, err
-}
-
-// saidNo tells a restart that will not happen from one that may.
-func (n *node) saidNo(err error) bool {
-	var refused *Refused
-	return errors.As(err, &refused) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork)
 }
 
 // note keeps in the record whether a restart may be under way. A node that has

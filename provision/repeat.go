@@ -43,7 +43,7 @@ func (n *node) hasKeys() bool {
 // csrLost reports whether err took the reply to a certificate request. It is asked
 // for once: each request makes a new key.
 func (n *node) csrLost(err error) bool {
-	return n.csr.asked && n.csr.reply.CSR == "" && (errors.Is(err, ErrNoReply) || errors.Is(err, ErrGone))
+	return n.csr.asked && n.csr.reply.CSR == "" && has(err, unheard) && !has(err, unsent)
 }
 
 // mayHaveRestarted reports whether the node may have restarted since it made its
@@ -53,7 +53,6 @@ func (n *node) csrLost(err error) bool {
 // no key, and credentials for the key that it had would lock it out for good.
 func (n *node) mayHaveRestarted(done step, keyed bool, err error) bool {
 	announced := n.announced.Swap(false) && n.hasKeys()
-	var refused *Refused
 	switch {
 	case n.dry.On:
 		return false
@@ -64,7 +63,7 @@ func (n *node) mayHaveRestarted(done step, keyed bool, err error) bool {
 	case err == nil:
 		return done.reach != finish
 	default:
-		return errors.As(err, &refused) && !isFinal(err) && !errors.Is(err, ErrUpgrade)
+		return has(err, refusal) && !has(err, final) && !errors.Is(err, ErrUpgrade)
 	}
 }
 

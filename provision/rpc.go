@@ -115,8 +115,8 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 			number--      // it was not sent: that was no attempt
 			continue
 		}
-		n.away = n.away || errors.Is(last, ErrNoReply) || errors.Is(last, ErrGone)
-		if isFinal(last) || number == tries {
+		n.away = n.away || has(last, unheard)
+		if has(last, final) || number == tries {
 			n.tell(CallFailed{n.id, action, last})
 			return last
 		}
@@ -136,8 +136,8 @@ func (n *node) attempt(ctx context.Context, action string, number int, do func(c
 
 	started := time.Now()
 	err := do(bounded)
-	if errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork) {
-		return err // nothing was sent
+	if has(err, unsent) {
+		return err
 	}
 	n.result.Attempts++
 	n.tell(Attempt{Node: n.id, Action: action, Number: number, Took: time.Since(started), Err: err})
@@ -157,16 +157,6 @@ func (n *node) rest(ctx context.Context, pause time.Duration) {
 	case <-stop:
 	case <-ctx.Done():
 	}
-}
-
-// isFinal says that a repeat cannot change the answer.
-func isFinal(err error) bool {
-	for _, cause := range []error{ErrTwins, ErrToken, ErrBusy, ErrUnauthorized, ErrNonsense, ErrTooLarge} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
 }
 
 // because keeps the real error of the attempts when something else ended them.

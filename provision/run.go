@@ -120,7 +120,7 @@ func (r *Runner) summarize(skipped []Result, tasks []*task, left int) Summary {
 			continue
 		}
 		sum.Results = append(sum.Results, t.result)
-		sum.Interrupted = sum.Interrupted || wasCutOff(t.result.Err)
+		sum.Interrupted = sum.Interrupted || has(t.result.Err, cutsOff)
 	}
 	sum.Interrupted = sum.Interrupted || sum.Unhandled > 0
 	if broken := r.broken.Load(); broken != nil {
@@ -240,26 +240,9 @@ func (n *node) finish(outcome Outcome, err error) Result {
 	if err != nil {
 		n.result.Err = &Error{Node: n.id, Step: n.result.Step, Err: err}
 		n.result.Outcome = Failed
-		if isSkip(err) {
+		if has(err, skips) {
 			n.result.Outcome = Skipped
 		}
 	}
 	return n.result
-}
-
-// wasCutOff tells the ends that came to a node's sequence from outside, in the
-// middle of it or before it began.
-func wasCutOff(err error) bool {
-	return errors.Is(err, ErrStopped) || errors.Is(err, ErrPaused) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNetwork)
-}
-
-// isSkip tells the causes that say nothing against the node: it is not this
-// run's to work on.
-func isSkip(err error) bool {
-	for _, cause := range []error{ErrHeld, ErrStale, ErrPaused, ErrNotLeader, ErrStopped, ErrNetwork, ErrBusy, ErrLocked, ErrOwned, ErrResetting} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
 }

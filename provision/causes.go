@@ -64,6 +64,62 @@ var (
 	ErrResetting = errors.New("a reset of the node is not finished")
 )
 
+// trait is what a cause means for the calls of a sequence and for its outcome.
+type trait uint
+
+const (
+	final   trait = 1 << iota // another attempt meets the same
+	refusal                   // the node was heard and did not do it
+	unheard                   // no node was heard: it may have done what it was asked
+	unsent                    // nothing was sent
+	skips                     // says nothing against the node, which is not this run's to work on
+	cutsOff                   // ended the sequence from outside
+)
+
+// traits has a row for each cause that has any. What is repeated, what becomes of
+// the node and whether the run counts as interrupted are read from here alone.
+var traits = []struct {
+	cause error
+	has   trait
+}{
+	{ErrNoReply, unheard},
+	{ErrGone, unheard},
+	{ErrTwins, final},
+	{ErrRefused, refusal},
+	{ErrToken, refusal | final},
+	{ErrUnauthorized, refusal | final},
+	{ErrBusy, refusal | final | skips},
+	{ErrNonsense, final},
+	{ErrTooLarge, final},
+
+	{ErrNetwork, unsent | unheard | skips | cutsOff},
+	{ErrPaused, unsent | skips | cutsOff},
+	{ErrNotLeader, unsent | skips | cutsOff},
+	{ErrStopped, skips | cutsOff},
+
+	{ErrHeld, skips},
+	{ErrStale, skips},
+	{ErrLocked, skips},
+	{ErrOwned, skips},
+	{ErrResetting, skips},
+}
+
+// has reports whether one of the causes of err has the trait.
+func has(err error, wanted trait) bool {
+	if err == nil {
+		return false
+	}
+	for _, row := range traits {
+		if row.has&wanted != 0 && errors.Is(err, row.cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unheard reports whether err is of a call in which no node was heard.
+func Unheard(err error) bool { return has(err, unheard) }
+
 // Refused is a reply whose status is not OK: the node's own words, which may
 // hold anything.
 type Refused struct {
