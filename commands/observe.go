@@ -12,26 +12,25 @@ import (
 	"choria-provision/config"
 	"choria-provision/internal/network"
 	"choria-provision/output"
+	"choria-provision/output/metrics"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 )
 
 // seen is everything that observes a cycle and outlives its work.
 type seen struct {
-	tell     func(any)
-	mask     output.Mask
-	logger   *logrus.Logger
-	report   *output.Report
-	registry *prometheus.Registry
-	metrics  *output.Metrics
-	live     *output.Live // nil where nothing moves
+	tell    func(any)
+	mask    output.Mask
+	logger  *logrus.Logger
+	report  *output.Report
+	metrics *metrics.Metrics
+	live    *output.Live // nil where nothing moves
 }
 
 func (c *cycle) observers() (*seen, error) {
-	s := &seen{registry: prometheus.NewRegistry(), mask: output.NewMask(secretsOf(c.cfg))}
+	s := &seen{mask: output.NewMask(secretsOf(c.cfg))}
 	terminal := output.IsTerminal(c.Err) && c.output == "text" && !c.unattended
 	division := output.Divide(c.cfg.LogFile, c.logFormat, terminal)
 	stderr := c.Err
@@ -48,7 +47,7 @@ func (c *cycle) observers() (*seen, error) {
 	// After the connection is closed, which go-choria logs: closers run backwards.
 	c.closers = append(c.closers, func() { _ = closeLog() })
 
-	s.metrics = output.NewMetrics(s.registry, c.cfg.Site, version())
+	s.metrics = metrics.New(c.cfg.Site, version())
 	if !c.options.dryRun && !c.options.noMetrics {
 		if err := s.metrics.Carry(c.store); err != nil {
 			s.logger.Warnf("counters start again: %v", err)
@@ -194,12 +193,12 @@ func (s *seen) publish(c *cycle, end output.End) {
 		s.logger.Warnf("counters were not carried on: %v", err)
 	}
 	if c.cfg.MetricsTextfile != "" {
-		if err := output.WriteTextfile(c.cfg.MetricsTextfile, s.registry); err != nil {
+		if err := metrics.WriteTextfile(c.cfg.MetricsTextfile, s.metrics); err != nil {
 			s.logger.Warnf("metrics_textfile: %v", err)
 		}
 	}
 	if c.cfg.Pushgateway.URL != "" {
-		if err := output.NewPusher(c.cfg.Pushgateway, c.cfg.Site, c.store.Host()).Push(context.Background(), s.registry); err != nil {
+		if err := metrics.NewPusher(c.cfg.Pushgateway, c.cfg.Site, c.store.Host()).Push(context.Background(), s.metrics); err != nil {
 			s.logger.Warnf("metrics were not pushed: %v", err)
 		}
 	}

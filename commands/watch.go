@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"choria-provision/discovery"
-	"choria-provision/internal/named"
 	"choria-provision/internal/network"
 	"choria-provision/output"
 	"choria-provision/provision"
@@ -81,7 +80,7 @@ func (a *app) prepareWatch(stop context.Context, o watchOptions) (w *watch, err 
 // writePid writes our process id and returns what takes the file away.
 func writePid(path string) (func(), error) {
 	if err := renameio.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-		return nil, fmt.Errorf("%w: --pid: %w", errConfig, named.Path(err, path))
+		return nil, fmt.Errorf("%w: --pid: %w", errConfig, output.WithPath(err, path))
 	}
 	return func() { _ = os.Remove(path) }, nil
 }

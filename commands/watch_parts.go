@@ -16,11 +16,11 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/internal/network"
 	"choria-provision/output"
+	"choria-provision/output/metrics"
 	"choria-provision/provision"
 
 	"github.com/choria-io/go-choria/lifecycle"
 	"github.com/coreos/go-systemd/v22/daemon"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 )
 
@@ -29,11 +29,10 @@ type watch struct {
 	*cycle
 	fail context.CancelCauseFunc // ends watch from within
 
-	logger   *logrus.Logger
-	registry *prometheus.Registry
-	metrics  *output.Metrics
-	tell     func(any)
-	ledger   *ledger
+	logger  *logrus.Logger
+	metrics *metrics.Metrics
+	tell    func(any)
+	ledger  *ledger
 
 	current atomic.Pointer[provision.Runner]
 	leads   atomic.Bool
@@ -44,7 +43,7 @@ type watch struct {
 }
 
 func newWatch(c *cycle) (*watch, error) {
-	w := &watch{cycle: c, registry: prometheus.NewRegistry(), trigger: make(chan struct{}, 1)}
+	w := &watch{cycle: c, trigger: make(chan struct{}, 1)}
 	c.stop, w.fail = context.WithCancelCause(c.stop)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.ctx = ctx
@@ -60,7 +59,7 @@ func newWatch(c *cycle) (*watch, error) {
 	c.seen = &seen{logger: logger, mask: mask}
 	w.logger = spoken(logger, c.cfg)
 
-	w.metrics = output.NewMetrics(w.registry, c.cfg.Site, version())
+	w.metrics = metrics.New(c.cfg.Site, version())
 	w.ledger = newLedger(w)
 	observers := []output.Observer{w.ledger, w.metrics}
 	division := output.Divide(c.cfg.LogFile, c.logFormat, false)
@@ -152,7 +151,7 @@ func (w *watch) monitor() error {
 		return nil
 	}
 	address := net.JoinHostPort(w.cfg.MonitorAddress, strconv.Itoa(w.cfg.MonitorPort))
-	server, _, err := output.ServeMetrics(address, w.registry, w.healthy)
+	server, _, err := metrics.Serve(address, w.metrics, w.healthy)
 	if err != nil {
 		return err
 	}
@@ -306,14 +305,14 @@ func (l *ledger) turn(err error) {
 func (w *watch) publish(worked bool) {
 	cfg := w.runner().Config
 	if cfg.MetricsTextfile != "" {
-		if err := output.WriteTextfile(cfg.MetricsTextfile, w.registry); err != nil {
+		if err := metrics.WriteTextfile(cfg.MetricsTextfile, w.metrics); err != nil {
 			w.logger.Warnf("metrics_textfile: %v", err)
 		}
 	}
 	if cfg.Pushgateway.URL == "" || !worked && w.may() != nil {
 		return
 	}
-	if err := output.NewPusher(cfg.Pushgateway, cfg.Site, w.store.Host()).Push(context.Background(), w.registry); err != nil {
+	if err := metrics.NewPusher(cfg.Pushgateway, cfg.Site, w.store.Host()).Push(context.Background(), w.metrics); err != nil {
 		w.logger.Warnf("metrics were not pushed: %v", err)
 	}
 }

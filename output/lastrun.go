@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"choria-provision/internal/named"
 	"choria-provision/provision/installstate"
 
 	"github.com/google/renameio/v2"
@@ -82,17 +81,17 @@ func encode(v any, prefix string) ([]byte, error) {
 func (d Document) Save(path string) (packed []byte, err error) {
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
 	if err != nil {
-		return nil, fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", WithPath(err, path))
 	}
 	defer func() { _ = file.Cleanup() }() // nothing is left after the replacement
 	if err := installstate.Adopt(file.File); err != nil {
-		return nil, fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", WithPath(err, path))
 	}
 	if packed, err = d.pack(file); err != nil {
-		return nil, fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", WithPath(err, path))
 	}
 	if err := file.CloseAtomicallyReplace(); err != nil {
-		return nil, fmt.Errorf("report: %w", named.Path(err, path))
+		return nil, fmt.Errorf("report: %w", WithPath(err, path))
 	}
 	return packed, syncDirectory(path)
 }

@@ -1,4 +1,4 @@
-package output
+package metrics
 
 import (
 	"bufio"
@@ -16,8 +16,6 @@ import (
 
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // saver makes this test binary a process that counts and saves in a loop, for
@@ -38,7 +36,7 @@ func saveForever(dir string) {
 	rounds := 0
 	fmt.Sscan(os.Getenv("PROVISION_TEST_ROUNDS"), &rounds)
 	for i := 0; rounds == 0 || i < rounds; i++ {
-		m := NewMetrics(prometheus.NewRegistry(), "s", "1")
+		m := New("s", "1")
 		if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -76,40 +74,40 @@ func newStore(t *testing.T) *installstate.Store {
 // carriedOver is the value of a series in a process that starts now.
 func carriedOver(t *testing.T, store CounterStore, series string) string {
 	t.Helper()
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	if err := m.Carry(store); err != nil {
 		t.Fatal(err)
 	}
-	return valueOf(t, reg, series)
+	return valueOf(t, m, series)
 }
 
 func TestCountersGoOnOverRuns(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	for range 3 {
-		m, reg := newTestMetrics("site1")
+		m := newTestMetrics("site1")
 		if err := m.Carry(store); err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range countedRun() {
 			m.Observe(event)
 		}
-		before := exposed(t, reg)
+		before := exposed(t, m)
 		if err := m.Save(store); err != nil {
 			t.Fatal(err)
 		}
-		if after := exposed(t, reg); after != before {
+		if after := exposed(t, m); after != before {
 			t.Errorf("got other values after saving:\n%s\nwant:\n%s", after, before)
 		}
 		if err := m.Save(store); err != nil { // nothing new to add
 			t.Fatal(err)
 		}
 	}
-	m, reg := newTestMetrics("site1")
+	m := newTestMetrics("site1")
 	if err := m.Carry(store); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "metrics-carried.golden", exposed(t, reg))
+	golden(t, "metrics-carried.golden", exposed(t, m))
 	text, err := store.Counters()
 	if err != nil {
 		t.Fatal(err)
@@ -124,20 +122,20 @@ func TestCountersGoOnOverRuns(t *testing.T) {
 func TestRunsAtOnceSeeEachOthersCounts(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	first, firstReg := newTestMetrics("s")
-	second, secondReg := newTestMetrics("s")
+	first := newTestMetrics("s")
+	second := newTestMetrics("s")
 	for _, err := range []error{first.Carry(store), second.Carry(store), countAndSave(first, store), countAndSave(second, store)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a, b := valueOf(t, firstReg, `provisioned{site="s"}`), valueOf(t, secondReg, `provisioned{site="s"}`); a != "1" || b != "2" {
+	if a, b := valueOf(t, first, `provisioned{site="s"}`), valueOf(t, second, `provisioned{site="s"}`); a != "1" || b != "2" {
 		t.Errorf("got %s and %s, want the sum after each save: 1 and 2", a, b)
 	}
 	if err := countAndSave(first, store); err != nil {
 		t.Fatal(err)
 	}
-	if got := valueOf(t, firstReg, `provisioned{site="s"}`); got != "3" {
+	if got := valueOf(t, first, `provisioned{site="s"}`); got != "3" {
 		t.Errorf("got %s after both saved, want 3", got)
 	}
 }
@@ -146,7 +144,7 @@ func TestSitesAreCountedApart(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	for _, site := range []string{"s", "", "süd / 1", "s"} {
-		m, _ := newTestMetrics(site)
+		m := newTestMetrics(site)
 		if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +173,7 @@ func TestUnusableCountersAreKept(t *testing.T) {
 			if err := store.UpdateCounters(plant); err != nil {
 				t.Fatal(err)
 			}
-			m, reg := newTestMetrics("s")
+			m := newTestMetrics("s")
 			if err := m.Carry(store); !errors.Is(err, ErrCounters) {
 				t.Errorf("got %v, want %v", err, ErrCounters)
 			}
@@ -185,7 +183,7 @@ func TestUnusableCountersAreKept(t *testing.T) {
 			if text, err := store.Counters(); err != nil || string(text) != tt.text {
 				t.Errorf("got %q, %v stored, want it untouched", text, err)
 			}
-			if got := valueOf(t, reg, `provisioned{site="s"}`); got != "1" {
+			if got := valueOf(t, m, `provisioned{site="s"}`); got != "1" {
 				t.Errorf("got %s, want what this run counted: 1", got)
 			}
 		})
@@ -195,11 +193,11 @@ func TestUnusableCountersAreKept(t *testing.T) {
 func TestCountersOfAStateThatIsNotThereStartAtZero(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "missing")
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	if err := m.Carry(installstate.NewStore(dir)); err != nil {
 		t.Errorf("got %v, want nothing", err)
 	}
-	if got := valueOf(t, reg, `provisioned{site="s"}`); got != "0" {
+	if got := valueOf(t, m, `provisioned{site="s"}`); got != "0" {
 		t.Errorf("got %s, want 0", got)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -262,7 +260,7 @@ func TestKilledProcessLeavesOldOrNew(t *testing.T) {
 	if got < said || got > said+kills {
 		t.Errorf("got %d, want between %d and %d", got, said, said+kills)
 	}
-	m, _ := newTestMetrics("s")
+	m := newTestMetrics("s")
 	if err := errors.Join(m.Carry(store), countAndSave(m, store)); err != nil {
 		t.Fatal(err)
 	}

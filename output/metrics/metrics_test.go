@@ -1,4 +1,4 @@
-package output
+package metrics
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"choria-provision/discovery"
+	"choria-provision/output"
 	"choria-provision/provision"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,15 +53,12 @@ func valueOf(t *testing.T, g prometheus.Gatherer, series string) string {
 	return "none"
 }
 
-func newTestMetrics(site string) (*Metrics, *prometheus.Registry) {
-	reg := prometheus.NewRegistry()
-	return NewMetrics(reg, site, "1.2.3"), reg
-}
+func newTestMetrics(site string) *Metrics { return New(site, "1.2.3") }
 
 func TestEveryMetricIsThereBeforeTheFirstNode(t *testing.T) {
 	t.Parallel()
-	_, reg := newTestMetrics("site1")
-	golden(t, "metrics-start.golden", exposed(t, reg))
+	m := newTestMetrics("site1")
+	golden(t, "metrics-start.golden", exposed(t, m))
 }
 
 // countedRun is a run that moves every metric.
@@ -84,28 +82,28 @@ func countedRun() []any {
 
 func TestMetricsOfARun(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("site1")
+	m := newTestMetrics("site1")
 	for _, event := range countedRun() {
 		m.Observe(event)
 	}
 	m.SetPaused(true)
-	m.Finish(End{ExitCode: 0, Finished: began}, 12*time.Second)
-	golden(t, "metrics-run.golden", exposed(t, reg))
+	m.Finish(output.End{ExitCode: 0, Finished: began}, 12*time.Second)
+	golden(t, "metrics-run.golden", exposed(t, m))
 }
 
 func TestRefusedAnswersCountAsHelperErrors(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	m.Observe(provision.HelperDone{Node: "web1", Took: time.Second})
 	m.Observe(provision.AnswerRefused{Node: "web1", Err: provision.ErrHelperAnswer})
-	if got := valueOf(t, reg, `helper_errors{site="s"}`); got != "1" {
+	if got := valueOf(t, m, `helper_errors{site="s"}`); got != "1" {
 		t.Errorf("got %v helper errors, want 1", got)
 	}
 }
 
 func TestGaugesFollowANode(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	seen := discovery.Admitted{Sighting: discovery.Sighting{Identity: "web1", Source: discovery.ByBroadcast}}
 	tests := []struct {
 		name   string
@@ -132,7 +130,7 @@ func TestGaugesFollowANode(t *testing.T) {
 	}
 	for _, tt := range tests { // in order: each goes on from the one before
 		tt.change()
-		got := fmt.Sprint(valueOf(t, reg, `waiting_nodes{site="s"}`), valueOf(t, reg, `work_queue_entries{site="s"}`), valueOf(t, reg, `busy_workers{site="s"}`))
+		got := fmt.Sprint(valueOf(t, m, `waiting_nodes{site="s"}`), valueOf(t, m, `work_queue_entries{site="s"}`), valueOf(t, m, `busy_workers{site="s"}`))
 		if want := strings.ReplaceAll(tt.want, " ", ""); got != want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, want)
 		}
@@ -172,21 +170,21 @@ func TestARunThatCouldDoItsWorkMovesTheLastSuccess(t *testing.T) {
 		{"a success after the clock was put right", []any{discovery.Cycle{}}, 0, 4500, "4500", "4500"},
 	}
 	for _, tt := range tests { // in order: each is a process of its own
-		m, reg := newTestMetrics("s")
+		m := newTestMetrics("s")
 		if err := m.Carry(store); err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range tt.events {
 			m.Observe(event)
 		}
-		m.Finish(End{ExitCode: tt.code, Finished: time.Unix(tt.at, 0)}, time.Second)
+		m.Finish(output.End{ExitCode: tt.code, Finished: time.Unix(tt.at, 0)}, time.Second)
 		if err := m.Save(store); err != nil {
 			t.Fatal(err)
 		}
-		if got := valueOf(t, reg, `last_success_timestamp_seconds{site="s"}`); got != tt.want {
+		if got := valueOf(t, m, `last_success_timestamp_seconds{site="s"}`); got != tt.want {
 			t.Errorf("%s: got last success %s, want %s", tt.name, got, tt.want)
 		}
-		if got := valueOf(t, reg, `last_run_timestamp_seconds{site="s"}`); got != tt.wantRun {
+		if got := valueOf(t, m, `last_run_timestamp_seconds{site="s"}`); got != tt.wantRun {
 			t.Errorf("%s: got last run %s, want %s", tt.name, got, tt.wantRun)
 		}
 	}
@@ -194,23 +192,23 @@ func TestARunThatCouldDoItsWorkMovesTheLastSuccess(t *testing.T) {
 
 func TestNodesAreThoseOfTheLastRun(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	for range 2 {
 		for _, event := range smallRun() {
 			m.Observe(event)
 		}
-		m.Finish(End{ExitCode: 3, Finished: began}, time.Second)
+		m.Finish(output.End{ExitCode: 3, Finished: began}, time.Second)
 	}
-	m.Observe(failed("next.example.net", "jwt", provision.ErrNoReply)[1]) // of a run that goes on
+	m.Observe(nodeDone("next.example.net", provision.Failed)) // of a run that goes on
 	for _, outcome := range provision.Outcomes {
-		if got := valueOf(t, reg, fmt.Sprintf(`nodes{outcome="%s",site="s"}`, outcome)); got == "none" {
+		if got := valueOf(t, m, fmt.Sprintf(`nodes{outcome="%s",site="s"}`, outcome)); got == "none" {
 			t.Errorf("got no series for %s, want one", outcome)
 		}
 	}
-	if got := valueOf(t, reg, `nodes{outcome="failed",site="s"}`); got != "4" {
+	if got := valueOf(t, m, `nodes{outcome="failed",site="s"}`); got != "4" {
 		t.Errorf("got %s failed, want those of the second run: 4", got)
 	}
-	if got := valueOf(t, reg, `provision_errors{site="s"}`); got != "9" {
+	if got := valueOf(t, m, `provision_errors{site="s"}`); got != "9" {
 		t.Errorf("got %s errors counted, want those of all runs: 9", got)
 	}
 }
@@ -219,13 +217,13 @@ func TestNodesAreThoseOfTheLastRun(t *testing.T) {
 // cannot mend.
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
-	_, reg := newTestMetrics("s")
-	problems, err := promlint.New(strings.NewReader(exposed(t, reg))).Lint()
+	m := newTestMetrics("s")
+	problems, err := promlint.New(strings.NewReader(exposed(t, m))).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		peers := slices.ContainsFunc(allCarried, func(c carried) bool { return prefix+c.name == p.Metric && !c.summary })
+		peers := slices.ContainsFunc(persistentMetrics, func(m persistentMetric) bool { return prefix+m.name == p.Metric && !m.summary })
 		if peers && p.Text == `counter metrics should have "_total" suffix` {
 			continue
 		}
@@ -235,7 +233,7 @@ func TestMetricNames(t *testing.T) {
 
 func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	store := newStore(t)
 	var group sync.WaitGroup
 	for range 4 {
@@ -244,7 +242,7 @@ func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
 				m.Observe(event)
 			}
 		})
-		group.Go(func() { _, _ = reg.Gather() })
+		group.Go(func() { _, _ = m.Gather() })
 		group.Go(func() {
 			if err := m.Save(store); err != nil {
 				t.Error(err)
@@ -252,27 +250,27 @@ func TestMetricsMayBeUsedFromAnywhere(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := valueOf(t, reg, `provisioned{site="s"}`); got != "8" {
+	if got := valueOf(t, m, `provisioned{site="s"}`); got != "8" {
 		t.Errorf("got %s, want 8", got)
 	}
 }
 
 func TestTextfile(t *testing.T) {
 	t.Parallel()
-	_, reg := newTestMetrics("s")
+	m := newTestMetrics("s")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "provision.prom")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteTextfile(path, reg); err != nil {
+	if err := WriteTextfile(path, m); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(exposed(t, reg), strings.ReplaceAll(string(text), runtime.Version(), "go0")); diff != "" {
+	if diff := cmp.Diff(exposed(t, m), strings.ReplaceAll(string(text), runtime.Version(), "go0")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	info, _ := os.Stat(path)
@@ -282,15 +280,15 @@ func TestTextfile(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("got %d files, want one", len(entries))
 	}
-	if err := WriteTextfile(filepath.Join(dir, "no", "dir.prom"), reg); err == nil {
+	if err := WriteTextfile(filepath.Join(dir, "no", "dir.prom"), m); err == nil {
 		t.Error("got no error for a directory that is not there")
 	}
 }
 
 func TestMetricsOverHTTP(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	_, reg := newTestMetrics("s")
-	server, address, err := ServeMetrics("127.0.0.1:0", reg, func() error { return nil })
+	m := newTestMetrics("s")
+	server, address, err := Serve("127.0.0.1:0", m, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,10 +304,10 @@ func TestMetricsOverHTTP(t *testing.T) {
 			t.Errorf("got %s, want %s in it", text, want)
 		}
 	}
-	if pushed := exposed(t, reg); strings.Contains(pushed, "go_goroutines") || strings.Contains(pushed, "process_") {
+	if pushed := exposed(t, m); strings.Contains(pushed, "go_goroutines") || strings.Contains(pushed, "process_") {
 		t.Errorf("got %s, want nothing of a process that a push or a textfile outlives", pushed)
 	}
-	if _, _, err := ServeMetrics(address.String(), reg, nil); err == nil || !strings.Contains(err.Error(), "monitor_port") {
+	if _, _, err := Serve(address.String(), m, nil); err == nil || !strings.Contains(err.Error(), "monitor_port") {
 		t.Errorf("got %v for a port in use, want an error that names the key", err)
 	}
 	if err := server.Close(); err != nil {
@@ -319,7 +317,7 @@ func TestMetricsOverHTTP(t *testing.T) {
 
 func TestDocumentedMetricsAreTheOnesThereAre(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,8 +329,8 @@ func TestDocumentedMetricsAreTheOnesThereAre(t *testing.T) {
 			documented = append(documented, prefix+name)
 		}
 	}
-	_, reg := newTestMetrics("s")
-	families, err := reg.Gather()
+	m := newTestMetrics("s")
+	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

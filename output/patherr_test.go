@@ -1,4 +1,4 @@
-package named
+package output
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-func TestPathHasThePathThatWasAskedFor(t *testing.T) {
+func TestWithPathHasThePathThatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	nowhere := filepath.Join(dir, "nowhere", "file")
@@ -33,13 +33,13 @@ func TestPathHasThePathThatWasAskedFor(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Path(tt.err, tt.path)
+			got := WithPath(tt.err, tt.path)
 			if got == nil || got.Error() != tt.want || !errors.Is(got, tt.is) {
 				t.Errorf("got %v, want %s", got, tt.want)
 			}
 		})
 	}
-	if err := Path(nil, nowhere); err != nil {
+	if err := WithPath(nil, nowhere); err != nil {
 		t.Errorf("got %v of no error", err)
 	}
 }

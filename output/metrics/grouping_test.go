@@ -1,4 +1,4 @@
-package output
+package metrics
 
 import (
 	"os"
@@ -13,11 +13,11 @@ import (
 // refused with it.
 func TestGroupingMayNotRepeatAMetricsLabel(t *testing.T) {
 	t.Parallel()
-	m, reg := newTestMetrics("site1")
+	m := newTestMetrics("site1")
 	for _, event := range countedRun() {
 		m.Observe(event)
 	}
-	families, err := reg.Gather()
+	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
