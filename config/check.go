@@ -141,10 +141,20 @@ func checkFeatures(c *Config) []finding {
 	if f.PKI && len(c.CertDenyList) == 0 {
 		found = append(found, warning("cert_deny_list", "is empty: the default patterns apply", "take it out; to deny no name at all, write the one pattern `^$`"))
 	}
-	if c.Insecure && f.PKI {
+	return append(found, checkInsecure(c)...)
+}
+
+// checkInsecure warns about features whose nodes an insecure provisioner would
+// not reach.
+func checkInsecure(c *Config) []finding {
+	if !c.Insecure {
+		return nil
+	}
+	var found []finding
+	if c.Features.PKI {
 		found = append(found, warning("choria_insecure", "turns TLS off, while features.pki gives nodes certificates: a broker that demands TLS refuses us", "take choria_insecure out, unless the provisioning network has no TLS"))
 	}
-	if c.Insecure && f.ED25519 {
+	if c.Features.ED25519 {
 		found = append(found, warning("choria_insecure", "an Organization Issuer's nodes speak a protocol that an insecure provisioner does not: no node would be found", "take choria_insecure out, or turn features.ed25519 off"))
 	}
 	return found

@@ -111,18 +111,25 @@ func checkClientToken(tokenFile, seedFile string) []finding {
 	found := append(checkAccess(tokenKey, tokenFile), checkAccess(seedKey, seedFile)...)
 	found = append(found, hexFile(seedKey, seedFile, seed, "seed")...)
 	claims, err := tokens.ParseClientIDTokenUnverified(strings.TrimSpace(string(token)))
-	switch {
-	case err != nil:
+	if err != nil {
 		return append(found, mistake(tokenKey, absolute(tokenFile)+" holds no client token", "name the provisioner's JWT"))
-	case claims.ExpiresAt != nil && claims.IsExpired():
-		found = append(found, warning(tokenKey, absolute(tokenFile)+" expired on "+claims.ExpireTime().UTC().Format("2006-01-02"), "have a new one made"))
-	case claims.Permissions == nil || !claims.Permissions.ServerProvisioner:
-		found = append(found, warning(tokenKey, absolute(tokenFile)+" does not permit provisioning: brokers refuse it in the provisioning account", "have one made with the server provisioner permission"))
 	}
+	found = append(found, checkClaims(tokenKey, tokenFile, claims)...)
 	if key := signingKey(seed); key != nil && len(found) == 0 && claims.PublicKey != publicText(key) {
 		found = append(found, mistake(seedKey, "belongs to another key than the token in "+absolute(tokenFile), "name the token and the seed of the same provisioner"))
 	}
 	return found
+}
+
+// checkClaims warns about a token with which brokers refuse us.
+func checkClaims(key, path string, claims *tokens.ClientIDClaims) []finding {
+	switch {
+	case claims.ExpiresAt != nil && claims.IsExpired():
+		return []finding{warning(key, absolute(path)+" expired on "+claims.ExpireTime().UTC().Format("2006-01-02"), "have a new one made")}
+	case claims.Permissions == nil || !claims.Permissions.ServerProvisioner:
+		return []finding{warning(key, absolute(path)+" does not permit provisioning: brokers refuse it in the provisioning account", "have one made with the server provisioner permission")}
+	}
+	return nil
 }
 
 // checkUnusedFiles warns about credentials that are named for another provider

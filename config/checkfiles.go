@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -132,23 +133,36 @@ func checkProgram(path string) []finding {
 // created to find out.
 func checkPlaces(c *Config) []finding {
 	var found []finding
-	for key, path := range map[string]string{"logfile": c.LogFile, "metrics_textfile": c.MetricsTextfile} {
-		if path == "" || key == "logfile" && (path == toStderr || path == toStdout || path == toDiscard) {
-			continue
-		}
-		dir := filepath.Dir(absolute(path))
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			found = append(found, mistake(key, fmt.Sprintf("there is no directory %s", dir), "create it, or write a path in one that exists"))
-		} else if info, err := os.Stat(path); err == nil && info.IsDir() {
-			found = append(found, mistake(key, absolute(path)+" is a directory", "write the path of a file"))
-		} else if err == nil && key == "metrics_textfile" && !info.Mode().IsRegular() { // it is replaced, not written to
-			found = append(found, mistake(key, absolute(path)+" is not a file", "write the path of a file, which is replaced at each run"))
-		}
+	if !slices.Contains([]string{toStderr, toStdout, toDiscard}, c.LogFile) {
+		found = append(found, checkPlace("logfile", c.LogFile)...)
 	}
+	found = append(found, checkPlace("metrics_textfile", c.MetricsTextfile)...)
 	if c.MetricsTextfile != "" && filepath.Ext(c.MetricsTextfile) != ".prom" {
 		found = append(found, warning("metrics_textfile", "node_exporter reads only files that end in .prom", "give it a name such as choria_provision.prom"))
 	}
 	return found
+}
+
+// checkPlace holds that path can be written, if it is set. A textfile is replaced
+// instead, which only a regular file can be.
+func checkPlace(key, path string) []finding {
+	if path == "" {
+		return nil
+	}
+	dir := filepath.Dir(absolute(path))
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return []finding{mistake(key, fmt.Sprintf("there is no directory %s", dir), "create it, or write a path in one that exists")}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil
+	case info.IsDir():
+		return []finding{mistake(key, absolute(path)+" is a directory", "write the path of a file")}
+	case key == "metrics_textfile" && !info.Mode().IsRegular():
+		return []finding{mistake(key, absolute(path)+" is not a file", "write the path of a file, which is replaced at each run")}
+	}
+	return nil
 }
 
 // checkStateDir points at whatever named the directory.

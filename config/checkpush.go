@@ -20,16 +20,27 @@ var (
 // summaries and histograms have by their nature.
 var metricLabels = []string{"goversion", "le", "outcome", "quantile", "rpc", "version"}
 
-// checkPushgateway holds the pushgateway keys to what a push needs. Its group
-// is the job, the site and grouping: labels that are in it already cannot be
-// given again.
+// checkPushgateway holds the pushgateway keys to what a push needs.
 func checkPushgateway(c *Config) []finding {
 	p := c.Pushgateway
 	found := checkPushURL(p)
 	if p.Job == "" {
 		found = append(found, mistake("pushgateway.job", "is empty", "write a name, or take it out for choria_provision"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Grouping)) {
+	found = append(found, checkGrouping(c)...)
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		if !headerName.MatchString(name) || strings.ContainsAny(p.Headers[name], "\r\n") {
+			found = append(found, mistake(join("pushgateway.headers", name), "cannot be sent as an HTTP header", "write a name of letters, digits and `-`, and a value of one line"))
+		}
+	}
+	return append(found, checkPushFiles(p)...)
+}
+
+// checkGrouping holds that each label can be given. The group is the job, the
+// site and grouping: labels that are in it already cannot be given again.
+func checkGrouping(c *Config) []finding {
+	var found []finding
+	for _, name := range slices.Sorted(maps.Keys(c.Pushgateway.Grouping)) {
 		key := join("pushgateway.grouping", name)
 		switch {
 		case name == "job" || name == "site":
@@ -40,16 +51,11 @@ func checkPushgateway(c *Config) []finding {
 			found = append(found, mistake(key, "is a label that metrics have themselves: each push would fail", "choose another name"))
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
 			found = append(found, mistake(key, "is no label name", "use letters, digits and `_`, not beginning with a digit or `__`"))
-		case p.Grouping[name] == "":
+		case c.Pushgateway.Grouping[name] == "":
 			found = append(found, mistake(key, "is empty", "write a value, or take it out"))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
-		if !headerName.MatchString(name) || strings.ContainsAny(p.Headers[name], "\r\n") {
-			found = append(found, mistake(join("pushgateway.headers", name), "cannot be sent as an HTTP header", "write a name of letters, digits and `-`, and a value of one line"))
-		}
-	}
-	return append(found, checkPushFiles(p)...)
+	return found
 }
 
 func checkPushURL(p Pushgateway) []finding {

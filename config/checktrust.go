@@ -65,7 +65,7 @@ func hexFile(key, path string, text []byte, what string) []finding {
 
 func isHex(text string) bool {
 	_, err := hex.DecodeString(text)
-	return text != "" && (err == nil || err == hex.ErrLength)
+	return text != "" && (err == nil || errors.Is(err, hex.ErrLength))
 }
 
 // signingKey returns the private key in the text of jwt_signing_key: an ed25519

@@ -9,7 +9,7 @@ import (
 )
 
 // byteOrderMark is what some editors put before a text in UTF-8.
-var byteOrderMark = string([]byte{0xef, 0xbb, 0xbf})
+const byteOrderMark = "\xef\xbb\xbf"
 
 // isUTF16 reports whether text begins with the byte order mark of UTF-16.
 func isUTF16(text []byte) bool {
