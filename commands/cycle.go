@@ -255,15 +255,7 @@ func notStarted(sum provision.Summary) string {
 
 // verdict is what the run comes to: nil, or an error that exitCode knows.
 func (c *cycle) verdict(sum provision.Summary, err error) error {
-	failed, worked := 0, 0
-	for _, result := range sum.Results {
-		if result.Outcome == provision.Failed {
-			failed++
-		}
-		if result.Outcome != provision.Skipped {
-			worked++
-		}
-	}
+	failed, worked := countOutcomes(sum.Results)
 	switch {
 	case err != nil:
 		return err
@@ -282,4 +274,17 @@ func (c *cycle) verdict(sum provision.Summary, err error) error {
 	default:
 		return nil
 	}
+}
+
+// countOutcomes returns how many nodes failed, and how many were not skipped.
+func countOutcomes(results []provision.Result) (failed, worked int) {
+	for _, result := range results {
+		if result.Outcome == provision.Failed {
+			failed++
+		}
+		if result.Outcome != provision.Skipped {
+			worked++
+		}
+	}
+	return failed, worked
 }

@@ -73,7 +73,7 @@ func (a *app) runLab(stop context.Context, o labOptions) (err error) {
 
 // check reads the faults and finds numbers that cannot be.
 func (o *labOptions) check() error {
-	if o.Nodes < 0 || o.Simulate < 0 || o.Nodes+o.Simulate < 1 || o.expect > o.Nodes+o.Simulate {
+	if nodes := o.Nodes + o.Simulate; min(o.Nodes, o.Simulate) < 0 || nodes < 1 || o.expect > nodes {
 		return fmt.Errorf("--nodes %d and --simulate %d with --expect %d: at least one node is needed, and no more can be expected", o.Nodes, o.Simulate, o.expect)
 	}
 	if o.Hosts > 0 && o.Enrollment == lab.Insecure {
@@ -88,6 +88,11 @@ func (o *labOptions) check() error {
 	if o.junitFile != "" && len(o.command) == 0 {
 		return errors.New("--junit without a command: there is no result to write")
 	}
+	return o.parseFaults()
+}
+
+// parseFaults adds what --fault names to the options of the lab.
+func (o *labOptions) parseFaults() error {
 	for _, text := range o.faults {
 		fault, err := fleet.ParseFault(text)
 		if err != nil {

@@ -78,17 +78,24 @@ func (a *app) runLifecycle(stop context.Context, o lifecycleOptions, step lifecy
 		return err
 	}
 	defer done()
+	return a.actOnNodes(stop, o.identities, step, func(identity string) error {
+		return underMutationLock(store, identity, func() error { return step.act(l, context.WithoutCancel(stop), identity) })
+	})
+}
 
+// actOnNodes calls act for each node until it is told to stop, and shows what
+// came of it.
+func (a *app) actOnNodes(stop context.Context, names []string, step lifecycleStep, act func(identity string) error) error {
 	var failures []error
 	doc := lifecycleDocument{SchemaVersion: output.SchemaVersion, Nodes: []lifecycleResult{}}
-	identities := eachOnce(o.identities)
+	identities := eachOnce(names)
 	for i, identity := range identities {
 		if stop.Err() != nil {
 			failures = append(failures, fmt.Errorf("%w: the nodes from %s on were not asked", interruption(stop), identity))
 			doc.notAsked(step, identities[i:], interruption(stop))
 			break
 		}
-		err := underMutationLock(store, identity, func() error { return step.act(l, context.WithoutCancel(stop), identity) })
+		err := act(identity)
 		doc.Nodes = append(doc.Nodes, step.result(identity, err))
 		switch {
 		case a.output == "json" && err != nil:
