@@ -67,38 +67,40 @@ func (q *Queue) SetInterval(interval time.Duration) {
 // one answered.
 func (q *Queue) Add(s Sighting) {
 	q.mu.Lock()
+	displaced, event := q.admit(s)
+	q.mu.Unlock()
+
+	if len(displaced) > 0 {
+		q.tell(Dropped{displaced})
+	}
+	if event != nil {
+		q.tell(event)
+	}
+}
+
+// admit does what Add says, under the lock. It returns the nodes that lost their
+// place and the event of this sighting, which is nil for a node that is known.
+func (q *Queue) admit(s Sighting) (displaced []string, event any) {
 	known := q.entries[fold(s.Identity)]
-	var displaced []string
 	if known != nil && known.Identity != s.Identity && known.onlyAnnounced() && s.Source != ByEvent {
 		displaced, known = q.forget(known), nil
 	}
 	if known == nil && len(q.entries) >= q.limit && s.Source != ByEvent {
 		displaced = append(displaced, q.displace()...)
 	}
-	full := known == nil && len(q.entries) >= q.limit
-	var other *Duplicate
 	switch {
 	case known != nil && known.Identity != s.Identity:
-		other = &Duplicate{2, slices.Sorted(slices.Values([]string{known.Identity, s.Identity}))}
-	case full:
+		other := &Duplicate{2, slices.Sorted(slices.Values([]string{known.Identity, s.Identity}))}
+		return displaced, Refused{Identity: s.Identity, Count: 1, Err: other}
+	case known == nil && len(q.entries) >= q.limit:
+		return displaced, Refused{Identity: s.Identity, Count: 1, Err: ErrQueueFull}
 	case known == nil:
 		q.enter(s)
+		return displaced, Admitted{s}
 	case !known.busy:
 		q.renew(known, s)
 	}
-	q.mu.Unlock()
-
-	if len(displaced) > 0 {
-		q.tell(Dropped{displaced})
-	}
-	switch {
-	case other != nil:
-		q.tell(Refused{Identity: s.Identity, Count: 1, Err: other})
-	case full:
-		q.tell(Refused{Identity: s.Identity, Count: 1, Err: ErrQueueFull})
-	case known == nil:
-		q.tell(Admitted{s})
-	}
+	return displaced, nil
 }
 
 func (q *Queue) enter(s Sighting) {
