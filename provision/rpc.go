@@ -97,10 +97,7 @@ func decode[Out any](data json.RawMessage) (out Out, err error) {
 func (n *node) try(ctx context.Context, action string, tries int, attempt func(context.Context) error) error {
 	var last error
 	for number := 1; number <= tries; number++ {
-		if err := n.awaitBroker(ctx); err != nil {
-			return because(err, last)
-		}
-		if err := n.mayGoOn(number > 1); err != nil {
+		if err := n.mayTry(ctx, number > 1); err != nil {
 			return because(err, last)
 		}
 		last = n.attempt(ctx, action, number, attempt)
@@ -124,6 +121,14 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 		n.rest(ctx, backoff.Default.Duration(number))
 	}
 	return last
+}
+
+// mayTry waits for the broker and returns why no attempt may be made.
+func (n *node) mayTry(ctx context.Context, again bool) error {
+	if err := n.awaitBroker(ctx); err != nil {
+		return err
+	}
+	return n.mayGoOn(again)
 }
 
 func (n *node) attempt(ctx context.Context, action string, number int, do func(context.Context) error) error {
