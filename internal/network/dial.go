@@ -163,7 +163,7 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 			last = err
 			log.Infof("connecting to the broker failed (attempt %d): %v", try, err)
 		}
-		if kind := classify(err); kind == ErrUnauthorized || kind == ErrTLS {
+		if kind := classify(err); errors.Is(kind, ErrUnauthorized) || errors.Is(kind, ErrTLS) {
 			refused++
 		}
 		if refused == 2 {

@@ -86,6 +86,7 @@ func (d *denials) has(subject string) bool {
 // before is the connection's last error before the broadcast.
 func (c *Conn) whySilent(ctx context.Context, target, inbox string, before error) error {
 	account := c.account(ctx) // a round trip: violations have arrived by then
+	//nolint:errorlint // compares occurrences: an equal error that is a new one counts
 	if last := c.nc.LastError(); last != nil && last != before {
 		c.denials.note(last)
 	}
