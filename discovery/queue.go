@@ -81,13 +81,10 @@ func (q *Queue) Add(s Sighting) {
 // admit does what Add says, under the lock. It returns the nodes that lost their
 // place and the event of this sighting, which is nil for a node that is known.
 func (q *Queue) admit(s Sighting) (displaced []string, event any) {
+	if s.Source != ByEvent {
+		displaced = q.makeRoom(s.Identity)
+	}
 	known := q.entries[fold(s.Identity)]
-	if known != nil && known.Identity != s.Identity && known.onlyAnnounced() && s.Source != ByEvent {
-		displaced, known = q.forget(known), nil
-	}
-	if known == nil && len(q.entries) >= q.limit && s.Source != ByEvent {
-		displaced = append(displaced, q.displace()...)
-	}
 	switch {
 	case known != nil && known.Identity != s.Identity:
 		other := &Duplicate{2, slices.Sorted(slices.Values([]string{known.Identity, s.Identity}))}
@@ -101,6 +98,19 @@ func (q *Queue) admit(s Sighting) (displaced []string, event any) {
 		q.renew(known, s)
 	}
 	return displaced, nil
+}
+
+// makeRoom forgets the announced node that keeps a node which answered from
+// being admitted, if there is one.
+func (q *Queue) makeRoom(identity string) []string {
+	known := q.entries[fold(identity)]
+	switch {
+	case known != nil && known.Identity != identity && known.onlyAnnounced():
+		return q.forget(known)
+	case known == nil && len(q.entries) >= q.limit:
+		return q.displace()
+	}
+	return nil
 }
 
 func (q *Queue) enter(s Sighting) {
