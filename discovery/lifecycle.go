@@ -17,13 +17,16 @@ type Subscriber interface {
 // tenth of that.
 const maxEvent = 64 << 10
 
+// StartupSubject is where nodes announce their start as a component.
+func StartupSubject(component string) string { return "choria.lifecycle.event.startup." + component }
+
 // Listen admits each node that announces its start as a component, which for
 // nodes that wait is provision_mode_server. Only events of type startup count,
 // and only names that a node can have.
 //
 // go-choria: lifecycle; the subject is choria.lifecycle.event.startup.COMPONENT.
 func Listen(s Subscriber, component string, add func(Sighting), tell func(any)) (func(), error) {
-	return s.Subscribe("choria.lifecycle.event.startup."+component, func(data []byte) {
+	return s.Subscribe(StartupSubject(component), func(data []byte) {
 		name, ok := startup(data, component)
 		switch {
 		case !ok:

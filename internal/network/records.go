@@ -95,17 +95,23 @@ func (r *Records) bind(ctx context.Context) (err error) {
 	r.TTL, r.MarkerTTL = sessions.TTL(), records.LimitMarkerTTL()
 	switch limit := records.Config().MaxValueSize; {
 	case records.TTL() != 0:
-		return fmt.Errorf("the bucket %s has a TTL of %s: records would vanish; %s", RecordsBucket, records.TTL(), makeBuckets)
+		return fmt.Errorf("the bucket %s has a TTL of %s: records would vanish; %s", RecordsBucket, records.TTL(), makeBucket(RecordsBucket))
 	case limit > 0 && limit < minValueSize:
-		return fmt.Errorf("the bucket %s takes values of %d bytes at most, %d are needed; %s", RecordsBucket, limit, minValueSize, makeBuckets)
+		return fmt.Errorf("the bucket %s takes values of %d bytes at most, %d are needed; %s", RecordsBucket, limit, minValueSize, makeBucket(RecordsBucket))
 	case r.TTL < minSessionTTL:
-		return fmt.Errorf("the bucket %s has a TTL of %s, %s is needed and at least %s works; %s", SessionsBucket, r.TTL, sessionTTL, minSessionTTL, makeBuckets)
+		return fmt.Errorf("the bucket %s has a TTL of %s, %s is needed and at least %s works; %s", SessionsBucket, r.TTL, sessionTTL, minSessionTTL, makeBucket(SessionsBucket))
 	}
 	return nil
 }
 
-const makeBuckets = "make it with `choria kv add " + RecordsBucket + " --history 1 --no-direct --replicas N` or " +
-	"`choria kv add " + SessionsBucket + " --history 1 --ttl 60s --no-direct --replicas N`, N being 3 on a cluster, else 1"
+// makeBucket is the command that makes a bucket.
+func makeBucket(name string) string {
+	ttl := ""
+	if name == SessionsBucket {
+		ttl = " --ttl 60s"
+	}
+	return "make it with `choria kv add " + name + " --history 1" + ttl + " --no-direct --replicas N`, N being 3 on a cluster, else 1"
+}
 
 // bucket binds a bucket and creates it if it is missing.
 func (r *Records) bucket(ctx context.Context, name string, ttl time.Duration) (bucket jetstream.KeyValue, status jetstream.KeyValueStatus, err error) {
@@ -115,7 +121,7 @@ func (r *Records) bucket(ctx context.Context, name string, ttl time.Duration) (b
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound) && r.missing == BindBuckets:
-		err = fmt.Errorf("%w; a run creates it if its token has the permission Streams Admin, or %s", err, makeBuckets)
+		err = fmt.Errorf("%w; a run creates it if its token has the permission Streams Admin, or %s", err, makeBucket(name))
 	case errors.Is(err, jetstream.ErrBucketNotFound):
 		err = r.create(ctx, name, ttl)
 		if err == nil {
@@ -155,7 +161,7 @@ func (r *Records) create(ctx context.Context, name string, ttl time.Duration) er
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another host was faster
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w; give this host's token the permission Streams Admin for one run, or %s", err, makeBuckets)
+		return fmt.Errorf("%w; give this host's token the permission Streams Admin for one run, or %s", err, makeBucket(name))
 	}
 	return nil
 }
@@ -178,10 +184,10 @@ func (r *Records) ask(ctx context.Context, what string, request func(context.Con
 	switch last := r.nc.LastError(); {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation):
 		return fmt.Errorf("%s: %w: %w; the credentials in records_choria_config need the permission Streams User", what, ErrForbidden, last)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no reply in %s", what, streamsTimeout)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
