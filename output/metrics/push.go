@@ -162,13 +162,15 @@ func (p *Pusher) authenticate(pusher *push.Pusher) error {
 	if p.cfg.Username == "" {
 		return nil
 	}
-	password, err := config.NewSecretFile(p.cfg.PasswordFile).Reveal()
+	password, err := p.password()
 	if err != nil {
 		return err
 	}
 	pusher.BasicAuth(p.cfg.Username, password)
 	return nil
 }
+
+func (p *Pusher) password() (string, error) { return config.NewSecretFile(p.cfg.PasswordFile).Reveal() }
 
 // client returns an HTTP client that sends every request to target. It follows no
 // redirect, which would carry the password to another address.
@@ -208,9 +210,9 @@ func (g *gateway) Do(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	switch {
 	case response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted:
-		return nil, &statusError{response.Status, string(text)}
+		return nil, &statusError{response.StatusCode, response.Status, string(text)}
 	case err == nil && isPage(response, text):
-		return nil, &statusError{response.Status + " with an HTML page, as a login or a proxy does: pushgateway.url leads to no Pushgateway", string(text)}
+		return nil, &statusError{response.StatusCode, response.Status + " with an HTML page, as a login or a proxy does: pushgateway.url leads to no Pushgateway", string(text)}
 	}
 	response.Body = http.NoBody
 	return response, nil
@@ -223,7 +225,10 @@ func isPage(response *http.Response, text []byte) bool {
 }
 
 // statusError is a response that does not mean success.
-type statusError struct{ status, text string }
+type statusError struct {
+	code         int
+	status, text string
+}
 
 func (e *statusError) Error() string {
 	if e.text == "" {
