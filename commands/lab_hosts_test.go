@@ -139,6 +139,11 @@ func changeRecords(pairs ...string) func(*testing.T, *lab.Lab) {
 
 func removeBuckets(t *testing.T, l *lab.Lab) {
 	t.Helper()
+	removeBucketsNamed(t, l, network.RecordsBucket, network.SessionsBucket)
+}
+
+func removeBucketsNamed(t *testing.T, l *lab.Lab, names ...string) {
+	t.Helper()
 	nc, err := l.Inside()
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +153,7 @@ func removeBuckets(t *testing.T, l *lab.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bucket := range []string{network.RecordsBucket, network.SessionsBucket} {
+	for _, bucket := range names {
 		if err := js.DeleteKeyValue(bucket); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"choria-provision/config"
 	"choria-provision/internal/network"
 	"choria-provision/output"
+	"choria-provision/output/metrics"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
 
@@ -28,14 +29,27 @@ func (a *app) connect(stop context.Context, cfg *config.Config, logger *logrus.L
 }
 
 // dial connects with a client configuration; what go-choria logs goes to logger.
+// The error ends with what to do about it.
 func (a *app) dial(stop context.Context, cfg *config.Config, client *choriaconfig.Config, logger *logrus.Logger) (*network.Conn, error) {
+	conn, err := a.open(stop, cfg, client, logger)
+	if err != nil {
+		return nil, withRemedy(err)
+	}
+	return conn, nil
+}
+
+// errTLSUnused is a broker that demands TLS of a client that has turned it off.
+var errTLSUnused = errors.New("the broker demands TLS, which `choria_insecure: true` turns off here")
+
+// open is dial without advice.
+func (a *app) open(stop context.Context, cfg *config.Config, client *choriaconfig.Config, logger *logrus.Logger) (*network.Conn, error) {
 	client.CustomLogger = logger
 	conn, err := network.Dial(stop, client, "provision "+client.Identity, cfg.ConnectTimeout.Duration)
 	switch {
 	case cfg.Insecure && errors.Is(err, network.ErrTLS):
-		return nil, fmt.Errorf("%w; the broker demands TLS, which `choria_insecure: true` turns off here: take `choria_insecure` out", err)
+		return nil, fmt.Errorf("%w; %w", err, errTLSUnused)
 	case err != nil:
-		return nil, withRemedy(connectError(stop, client, err))
+		return nil, connectError(stop, client, err)
 	}
 	if cfg.Records != config.RecordsStreams { // there the claims keep hosts apart
 		conn.OnSharedIdentity(func() {
@@ -58,25 +72,48 @@ func connectError(stop context.Context, client *choriaconfig.Config, err error) 
 	}
 }
 
-// remedies says what to do about a connection that could not be made or that
+// errNoClient is a machine on which nothing names the broker.
+var errNoClient = errors.New("this machine has no Choria client configuration")
+
+// remedy is what to do about a connection that could not be made or that
 // reaches no node.
-var remedies = []struct {
+type remedy struct {
+	id     string // for programs
 	cause  error
 	remedy string
-}{
-	{network.ErrUnauthorized, "check broker_provisioning_password and the credentials in the Choria client configuration"},
-	{network.ErrTLS, "check that the CA in the Choria client configuration is the one that signed the broker's certificate, and the host name in plugin.choria.middleware_hosts"},
-	{network.ErrSilent, "something listens there that does not speak NATS, or the network drops packets; check plugin.choria.middleware_hosts"},
-	{network.ErrForbidden, "correct the permissions of this client on the broker: it publishes to COLLECTIVE.broadcast.agent.discovery and COLLECTIVE.node.>, and subscribes to its own COLLECTIVE.reply.>"},
-	{network.ErrProduction, "set broker_provisioning_password to the broker's plugin.choria.network.provisioning.client_password; where the service has it as a credential (LoadCredential), run the command by provision-as-service"},
-	{network.ErrUnreachable, "check that the broker runs and that plugin.choria.middleware_hosts names it"},
+}
+
+// remedies lists the causes; the first match wins.
+var remedies = []remedy{
+	{"no_client", errNoClient, "name one with --choria-config"},
+	{"configuration", errConfig, ""}, // it says so itself
+	{"tls_unused", errTLSUnused, "take `choria_insecure` out"},
+	{"streams", network.ErrStreams, ""},
+	{"election", network.ErrElection, ""},
+	{"gateway_away", metrics.ErrGatewayAway, "check that the Pushgateway runs and that pushgateway.url names it"},
+	{"gateway_refuses", metrics.ErrGatewayRefuses, "check pushgateway.username, password_file and headers"},
+	{"no_gateway", metrics.ErrNoGateway, "check pushgateway.url: it is the address of the Pushgateway itself, with the path of a proxy where there is one"},
+	{"unauthorized", network.ErrUnauthorized, "check broker_provisioning_password and the credentials in the Choria client configuration"},
+	{"tls", network.ErrTLS, "check that the CA in the Choria client configuration is the one that signed the broker's certificate, and the host name in plugin.choria.middleware_hosts"},
+	{"silent", network.ErrSilent, "something listens there that does not speak NATS, or the network drops packets; check plugin.choria.middleware_hosts"},
+	{"forbidden", network.ErrForbidden, "correct the permissions of this client on the broker: it publishes to COLLECTIVE.broadcast.agent.discovery and COLLECTIVE.node.>, and subscribes to its own COLLECTIVE.reply.>"},
+	{"production", network.ErrProduction, "set broker_provisioning_password to the broker's plugin.choria.network.provisioning.client_password; where the service has it as a credential (LoadCredential), run the command by provision-as-service"},
+	{"unreachable", network.ErrUnreachable, "check that the broker runs and that plugin.choria.middleware_hosts names it"},
+}
+
+// remedyOf returns the first row of remedies that fits, or one of no known cause.
+func remedyOf(err error) remedy {
+	for _, row := range remedies {
+		if errors.Is(err, row.cause) {
+			return row
+		}
+	}
+	return remedy{id: "other"}
 }
 
 func withRemedy(err error) error {
-	for _, row := range remedies {
-		if errors.Is(err, row.cause) {
-			return fmt.Errorf("%w; %s", err, row.remedy)
-		}
+	if row := remedyOf(err); row.remedy != "" {
+		return fmt.Errorf("%w; %s", err, row.remedy)
 	}
 	return err
 }
