@@ -5,6 +5,7 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/trust"
 )
 
 // cause is one kind of trouble an operator treats in its own way. The id is
@@ -43,14 +44,14 @@ var causes = []cause{
 	{"helper_timeout", provision.ErrHelperTimeout, "Try it with `provision helper run --identity NODE`; a slow source needs a longer `helper_timeout`."},
 	{"helper_answer", provision.ErrHelperAnswer, "Correct the helper: `provision helper run --identity NODE` shows and checks its answer."},
 	{"helper", provision.ErrHelper, "Try it with `provision helper run --identity NODE`; the end of its stderr stands with the error."},
-	{"jwt", provision.ErrJWT, "Compare `jwt_verify_cert` with the key that signed the node's provisioning.jwt; a machine of another site does not belong here."},
-	{"jwt_expired", provision.ErrJWTExpired, "Sign a new provisioning.jwt and put it on the node's image; check the clock of this host."},
-	{"jwt_too_early", provision.ErrJWTTooEarly, "Compare the clock of this host with that of the one that signs provisioning.jwt; a minute's difference is allowed."},
-	{"verify_key", provision.ErrVerifyKey, "Check `jwt_verify_cert`: `provision config check` tells whether it can be read and what is in it."},
-	{"key_proof", provision.ErrKeyProof, "The node may be posing as another: look at the machine before it is tried again."},
-	{"csr", provision.ErrCSR, "The request asks for more than a server of this name gets: look at the machine; `cert_allow_list` admits further names, `cert_deny_list` forbids them."},
-	{"signing", provision.ErrSigning, "Check `jwt_signing_key` and `jwt_signing_token`, and the helper's `server_claims`."},
-	{"key_in_transit", provision.ErrKeyInTransit, "A helper may return `key` only with the jwt feature on, and as a PEM private key."},
+	{"jwt", trust.ErrJWT, "Compare `jwt_verify_cert` with the key that signed the node's provisioning.jwt; a machine of another site does not belong here."},
+	{"jwt_expired", trust.ErrJWTExpired, "Sign a new provisioning.jwt and put it on the node's image; check the clock of this host."},
+	{"jwt_too_early", trust.ErrJWTTooEarly, "Compare the clock of this host with that of the one that signs provisioning.jwt; a minute's difference is allowed."},
+	{"verify_key", trust.ErrVerifyKey, "Check `jwt_verify_cert`: `provision config check` tells whether it can be read and what is in it."},
+	{"key_proof", trust.ErrKeyProof, "The node may be posing as another: look at the machine before it is tried again."},
+	{"csr", trust.ErrCSR, "The request asks for more than a server of this name gets: look at the machine; `cert_allow_list` admits further names, `cert_deny_list` forbids them."},
+	{"signing", trust.ErrSigning, "Check `jwt_signing_key` and `jwt_signing_token`, and the helper's `server_claims`."},
+	{"key_in_transit", trust.ErrKeyInTransit, "A helper may return `key` only with the jwt feature on, and as a PEM private key."},
 	{"upgrade", provision.ErrUpgrade, "Check `upgrades_repository` and the version that the helper asks for; `upgrades_optional: true` goes on without the upgrade."},
 	{"held", provision.ErrHeld, "It was just worked on and may still be restarting: a later run looks again, `--force` does so now."},
 	{"stale", provision.ErrStale, "It was seen too long ago to trust: the next run discovers it anew."},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
+
+	"choria-provision/provision/trust"
 )
 
 // The steps, in the order of the sequence.
@@ -30,7 +32,7 @@ func (n *node) takeJWT(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
-	if _, err := n.siteKey.claims(n.proof.reply.JWT, n.cfg.JWTVerifyCert); err != nil {
+	if _, err := trust.VerifyJWT(n.proof.reply.JWT, n.cfg.JWTVerifyCert); err != nil {
 		return goOn, err
 	}
 	n.proof.claims, err = helperClaims(n.proof.reply.JWT)
@@ -52,7 +54,7 @@ func (n *node) takeKey(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return goOn, err
 	}
-	public, err := verifyKeyProof(reply, nonce)
+	public, err := trust.VerifyKeyProof(reply, nonce)
 	n.key = nodeKey{reply, public}
 	return goOn, err
 }
@@ -81,7 +83,7 @@ func (n *node) takeCSR(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) verifyCSR(context.Context) (outcome Outcome, err error) {
-	n.csr.request, err = verifyCSR(n.csr.reply, csrRules{Identity: n.id, Deny: n.cfg.CertDenyList, Allow: n.cfg.CertAllowList})
+	n.csr.request, err = trust.VerifyCSR(n.csr.reply, trust.CSRRules{Identity: n.id, Deny: n.cfg.CertDenyList, Allow: n.cfg.CertAllowList})
 	return goOn, err
 }
 
@@ -185,7 +187,9 @@ func (n *node) issueServerJWT(context.Context) (Outcome, error) {
 	if n.upgrading {
 		return goOn, nil
 	}
-	token, warnings, err := issueServerJWT(serverJWTRequest{Identity: n.id, PublicKey: n.key.public, Config: n.cfg, Answer: n.answer})
+	token, warnings, err := trust.IssueServerJWT(trust.ServerJWTRequest{
+		Identity: n.id, PublicKey: n.key.public, Config: n.cfg, Settings: n.answer, Claims: n.answer.ServerClaims,
+	})
 	n.warnAll(warnings)
 	n.issued.serverJWT = token
 	return goOn, err
@@ -195,7 +199,7 @@ func (n *node) encryptKey(context.Context) (outcome Outcome, err error) {
 	if n.answer.Key == "" || n.upgrading {
 		return goOn, nil
 	}
-	n.issued.key, n.issued.ecdh, err = encryptKey(n.answer.Key, n.proof.reply.ECDHPublic)
+	n.issued.key, n.issued.ecdh, err = trust.EncryptKey(n.answer.Key, n.proof.reply.ECDHPublic)
 	return goOn, err
 }
 

@@ -98,7 +98,7 @@ func notInValue(r rune) bool { return r != '\t' && unicode.IsControl(r) }
 // identity is the name the node comes back under: the helper's, or the one it
 // has, which is its host name and stays that.
 func (a Answer) identity(c answerContext) string {
-	if named := a.setting("identity"); named != "" {
+	if named := a.Setting("identity"); named != "" {
 		return named
 	}
 	return c.Identity
@@ -124,7 +124,7 @@ const provisionKey = "plugin.choria.server.provision"
 func checkProvisioningOff(a Answer, _ answerContext, f *findings) {
 	switch {
 	case a.on(provisionKey):
-		f.refuse("configuration: %s is %q: the node would refuse to restart; set it to false", provisionKey, a.setting(provisionKey))
+		f.refuse("configuration: %s is %q: the node would refuse to restart; set it to false", provisionKey, a.Setting(provisionKey))
 	case !a.isSet(provisionKey):
 		f.warn("configuration: %s is not set: the node may return to provisioning for ever; set it to false", provisionKey)
 	}
@@ -141,7 +141,7 @@ func checkAuthorization(a Answer, _ answerContext, f *findings) {
 	if len(a.Configuration) == 0 || !a.on(authorizationKey) {
 		return
 	}
-	switch provider := strings.ToLower(a.setting(authorizerKey)); {
+	switch provider := strings.ToLower(a.Setting(authorizerKey)); {
 	case provider != "rego_policy" && len(a.ActionPolicies) == 0 && len(a.OPAPolicies) > 0:
 		f.warn("opa_policies: the node does not read them, since %s is %s", authorizerKey, provider)
 	case provider == "rego_policy" && len(a.OPAPolicies) == 0 && len(a.ActionPolicies) > 0:

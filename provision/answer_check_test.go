@@ -9,6 +9,7 @@ import (
 	"github.com/choria-io/tokens"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 func plainConfig() *config.Config {
@@ -25,7 +26,7 @@ var (
 // fileSettings and choriaSettings are configurations nothing is wrong with.
 func fileSettings() map[string]string {
 	return map[string]string{
-		"identity": "n1", "rpcauthorization": "0", provisionKey: "0", providerKey: "file",
+		"identity": "n1", "rpcauthorization": "0", provisionKey: "0", trust.ProviderKey: "file",
 		"plugin.security.file.certificate": "/s/certificate.pem",
 		"plugin.security.file.key":         "/s/private.pem",
 		"plugin.security.file.ca":          "/s/ca.pem",
@@ -34,7 +35,7 @@ func fileSettings() map[string]string {
 
 func choriaSettings() map[string]string {
 	return map[string]string{
-		"identity": "n1", "rpcauthorization": "0", provisionKey: "false", providerKey: "choria",
+		"identity": "n1", "rpcauthorization": "0", provisionKey: "false", trust.ProviderKey: "choria",
 		"plugin.security.choria.token_file":    "/d/server.jwt",
 		"plugin.security.choria.seed_file":     "/d/server.seed",
 		"plugin.security.issuer.names":         "choria",
@@ -80,9 +81,9 @@ func TestConfigurationsAreHeldAgainstWhatNodesDo(t *testing.T) {
 	}{
 		{name: "file provider", settings: file},
 		{name: "choria provider", settings: choria},
-		{name: "trusted signers", settings: with(choria, issuersKey, "", signersKey, issuerHex)},
-		{name: "two issuers", settings: with(choria, issuersKey, "choria, acme", issuerKey("acme"), otherHex)},
-		{name: "puppet provider", settings: map[string]string{provisionKey: "no", providerKey: "puppet", "rpcauthorization": "n"}},
+		{name: "trusted signers", settings: with(choria, trust.IssuersKey, "", trust.SignersKey, issuerHex)},
+		{name: "two issuers", settings: with(choria, trust.IssuersKey, "choria, acme", trust.IssuerKey("acme"), otherHex)},
+		{name: "puppet provider", settings: map[string]string{provisionKey: "no", trust.ProviderKey: "puppet", "rpcauthorization": "n"}},
 		{name: "value holds equal signs and tabs", settings: with(file, "plugin.x", "a=b\t=c")},
 		{name: "empty", fails: "configuration is empty"},
 
@@ -112,19 +113,19 @@ func TestConfigurationsAreHeldAgainstWhatNodesDo(t *testing.T) {
 		{name: "authorization with a default", settings: with(file, "rpcauthorization", "1", "plugin.actionpolicy.allow_unconfigured", "y")},
 		{name: "authorization by another provider", settings: with(file, "rpcauthorization", "1", "rpcauthprovider", "rego_policy")},
 
-		{name: "no provider", settings: with(file, providerKey, ""), warns: "its default is puppet: the node ends at its next start when it has no Puppet"},
-		{name: "unknown provider", settings: with(file, providerKey, "files"), fails: `is "files", which is none of puppet, file`},
+		{name: "no provider", settings: with(file, trust.ProviderKey, ""), warns: "its default is puppet: the node ends at its next start when it has no Puppet"},
+		{name: "unknown provider", settings: with(file, trust.ProviderKey, "files"), fails: `is "files", which is none of puppet, file`},
 		{name: "file without certificate", settings: with(file, "plugin.security.file.certificate", ""), fails: "plugin.security.file.certificate is not set"},
 		{name: "file without key", settings: with(file, "plugin.security.file.key", ""), fails: "plugin.security.file.key is not set"},
 		{name: "file without ca", settings: with(file, "plugin.security.file.ca", ""), fails: "plugin.security.file.ca is not set"},
-		{name: "file by token", settings: map[string]string{provisionKey: "0", providerKey: "file", "rpcauthorization": "0", "plugin.security.server_anon_tls": "true"}},
+		{name: "file by token", settings: map[string]string{provisionKey: "0", trust.ProviderKey: "file", "rpcauthorization": "0", "plugin.security.server_anon_tls": "true"}},
 		{name: "choria without token", settings: with(choria, "plugin.security.choria.token_file", ""), fails: "token_file is not set"},
 		{name: "choria without seed", settings: with(choria, "plugin.security.choria.seed_file", ""), fails: "seed_file is not set"},
-		{name: "choria without issuers", settings: with(choria, issuersKey, ""), fails: "needs plugin.security.issuer.names or"},
-		{name: "choria with issuers and signers", settings: with(choria, signersKey, otherHex), fails: "exclude each other"},
-		{name: "issuer without key", settings: with(choria, issuerKey("choria"), ""), fails: "plugin.security.issuer.choria.public is not the hex"},
-		{name: "issuer with half a key", settings: with(choria, issuerKey("choria"), "abcd"), fails: "plugin.security.issuer.choria.public is not the hex"},
-		{name: "signer that is none", settings: with(choria, issuersKey, "", signersKey, issuerHex+",xyz"), fails: `holds "xyz"`},
+		{name: "choria without issuers", settings: with(choria, trust.IssuersKey, ""), fails: "needs plugin.security.issuer.names or"},
+		{name: "choria with issuers and signers", settings: with(choria, trust.SignersKey, otherHex), fails: "exclude each other"},
+		{name: "issuer without key", settings: with(choria, trust.IssuerKey("choria"), ""), fails: "plugin.security.issuer.choria.public is not the hex"},
+		{name: "issuer with half a key", settings: with(choria, trust.IssuerKey("choria"), "abcd"), fails: "plugin.security.issuer.choria.public is not the hex"},
+		{name: "signer that is none", settings: with(choria, trust.IssuersKey, "", trust.SignersKey, issuerHex+",xyz"), fails: `holds "xyz"`},
 		{name: "choria with v1 token", settings: with(choria, "plugin.choria.security.server.token_file", "/x"), fails: "plugin.choria.security.server.token_file cannot be used"},
 		{name: "choria with anonymous TLS", settings: with(choria, "plugin.security.server_anon_tls", "1"), fails: "server_anon_tls cannot be used"},
 	}
@@ -158,12 +159,12 @@ func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 		{name: "issuer network", answer: Answer{Configuration: choriaSettings()}, context: issuer},
 		{name: "server JWT for the old name", answer: Answer{Configuration: with(choriaSettings(), "identity", "n2")}, context: issuer, fails: `identity is "n2", and the server JWT that comes with it is issued to "n1"`},
 		{name: "issuer network with another provider", answer: Answer{Configuration: fileSettings()}, context: issuer, fails: `plugin.security.provider is "file", with which the node does not use the server JWT it gets; set it to choria`},
-		{name: "issuer network without a provider", answer: Answer{Configuration: with(choriaSettings(), providerKey, "")}, context: issuer, fails: `plugin.security.provider is not set, and its default is puppet, with which the node does not use the server JWT`},
-		{name: "issuer network with a blank provider", answer: Answer{Configuration: with(choriaSettings(), providerKey, " ")}, context: issuer, fails: "plugin.security.provider is not set"},
+		{name: "issuer network without a provider", answer: Answer{Configuration: with(choriaSettings(), trust.ProviderKey, "")}, context: issuer, fails: `plugin.security.provider is not set, and its default is puppet, with which the node does not use the server JWT`},
+		{name: "issuer network with a blank provider", answer: Answer{Configuration: with(choriaSettings(), trust.ProviderKey, " ")}, context: issuer, fails: "plugin.security.provider is not set"},
 		{name: "issuer network by token alone", answer: Answer{Configuration: with(fileSettings(), "plugin.security.server_anon_tls", "true")}, context: issuer},
-		{name: "issuer network by token alone, without a provider", answer: Answer{Configuration: with(fileSettings(), "plugin.security.server_anon_tls", "true", providerKey, "")}, context: issuer, fails: "its default is puppet"},
+		{name: "issuer network by token alone, without a provider", answer: Answer{Configuration: with(fileSettings(), "plugin.security.server_anon_tls", "true", trust.ProviderKey, "")}, context: issuer, fails: "its default is puppet"},
 		{name: "token elsewhere", answer: Answer{Configuration: with(choriaSettings(), "plugin.security.choria.token_file", "/x/server.jwt")}, context: issuer, warns: "the node writes /d/server.jwt"},
-		{name: "insecure network has no files", answer: Answer{Configuration: map[string]string{providerKey: "file", provisionKey: "0", "rpcauthorization": "0"}}, context: insecure},
+		{name: "insecure network has no files", answer: Answer{Configuration: map[string]string{trust.ProviderKey: "file", provisionKey: "0", "rpcauthorization": "0"}}, context: insecure},
 		{name: "claims nobody signs", answer: claims(tokens.ServerClaims{}), context: plain, warns: "features.ed25519 is off"},
 		{name: "claims of another node", answer: claims(tokens.ServerClaims{ChoriaIdentity: "n2"}), context: issuer, fails: `server_claims: identity is "n2"`},
 		{name: "key of another node", answer: claims(tokens.ServerClaims{StandardClaims: tokens.StandardClaims{PublicKey: otherHex}}), context: issuer, fails: "public_key is not this node's"},

@@ -10,7 +10,7 @@ import (
 
 // setting is a configuration value as the node will read it: what is absent or
 // has no value is what go-choria takes by default.
-func (a Answer) setting(key string) string {
+func (a Answer) Setting(key string) string {
 	if a.isSet(key) {
 		return strings.TrimSpace(a.Configuration[key])
 	}
@@ -26,9 +26,9 @@ func (a Answer) setting(key string) string {
 func (a Answer) isSet(key string) bool { return strings.TrimSpace(a.Configuration[key]) != "" }
 
 // list is a configuration value that the node splits at commas.
-func (a Answer) list(key string) []string {
+func (a Answer) List(key string) []string {
 	var items []string
-	for item := range strings.SplitSeq(a.setting(key), ",") {
+	for item := range strings.SplitSeq(a.Setting(key), ",") {
 		if item = strings.TrimSpace(item); item != "" {
 			items = append(items, item)
 		}
@@ -39,4 +39,4 @@ func (a Answer) list(key string) []string {
 // yes matches what go-choria's confkey takes for true; anything else is false.
 var yes = regexp.MustCompile(`(?i)^(1|yes|true|y|t)$`)
 
-func (a Answer) on(key string) bool { return yes.MatchString(a.setting(key)) }
+func (a Answer) on(key string) bool { return yes.MatchString(a.Setting(key)) }

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
@@ -78,6 +79,30 @@ func FuzzAnswerIdentity(f *testing.F) {
 			if strings.EqualFold(name, "identity") && json.Unmarshal(value, &said) == nil && said != nil && *said != *got {
 				t.Errorf("the answer is for %q and for %q", *got, *said)
 			}
+		}
+	})
+}
+
+// FuzzParseCertificates holds that nothing stands beside the certificates that
+// are read: written again, they are the same ones.
+func FuzzParseCertificates(f *testing.F) {
+	f.Add("")
+	f.Add("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseCertificates(text)
+		if err != nil {
+			return
+		}
+		var written strings.Builder
+		for _, certificate := range got {
+			written.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}))
+		}
+		again, err := parseCertificates(written.String())
+		if err != nil || len(again) != len(got) {
+			t.Fatalf("got %d certificates, and %d of what they were written as (%v)", len(got), len(again), err)
+		}
+		if strings.TrimSpace(text) != "" && len(got) == 0 {
+			t.Errorf("got no certificate and no error of %q", text)
 		}
 	})
 }

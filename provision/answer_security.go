@@ -1,17 +1,12 @@
 package provision
 
 import (
-	"crypto/ed25519"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
-)
 
-const (
-	providerKey = "plugin.security.provider"
-	issuersKey  = "plugin.security.issuer.names"
-	signersKey  = "plugin.security.choria.trusted_signers"
+	"choria-provision/provision/trust"
 )
 
 // providers are those that go-choria's framework can set up.
@@ -22,11 +17,11 @@ const anonymousKey = "plugin.security.server_anon_tls"
 // checkProvider knows what go-choria's security providers need: a server that
 // lacks it accepts its configuration and ends at its next start.
 func checkProvider(a Answer, c answerContext, f *findings) {
-	provider := a.setting(providerKey)
+	provider := a.Setting(trust.ProviderKey)
 	switch {
 	case len(a.Configuration) == 0:
 	case !slices.Contains(providers, provider):
-		f.refuse("configuration: %s is %q, which is none of %s: the node would end at its next start", providerKey, provider, strings.Join(providers, ", "))
+		f.refuse("configuration: %s is %q, which is none of %s: the node would end at its next start", trust.ProviderKey, provider, strings.Join(providers, ", "))
 	case provider == "file" && !c.Config.Insecure && !a.on(anonymousKey):
 		checkFileProvider(a, c, f)
 	case provider == "choria":
@@ -39,10 +34,10 @@ func checkProvider(a Answer, c answerContext, f *findings) {
 // when there are none.
 func checkProviderUse(a Answer, c answerContext, f *findings) {
 	const unused = "configuration: %s, with which the node does not use the %s it gets; set it to %s"
-	provider := a.setting(providerKey)
-	given := fmt.Sprintf("%s is %q", providerKey, provider)
-	if !a.isSet(providerKey) {
-		given = fmt.Sprintf("%s is not set, and its default is %s", providerKey, provider)
+	provider := a.Setting(trust.ProviderKey)
+	given := fmt.Sprintf("%s is %q", trust.ProviderKey, provider)
+	if !a.isSet(trust.ProviderKey) {
+		given = fmt.Sprintf("%s is not set, and its default is %s", trust.ProviderKey, provider)
 	}
 	byToken := provider == "file" && a.on(anonymousKey)
 	switch {
@@ -53,7 +48,7 @@ func checkProviderUse(a Answer, c answerContext, f *findings) {
 		f.refuse(unused, given, "certificate", "file")
 	case a.Certificate != "" && provider != "file" && provider != "choria":
 		f.warn(unused, given, "certificate", "file")
-	case !a.isSet(providerKey):
+	case !a.isSet(trust.ProviderKey):
 		f.warn("configuration: %s: the node ends at its next start when it has no Puppet", given)
 	}
 }
@@ -78,13 +73,13 @@ func checkChoriaProvider(a Answer, c answerContext, f *findings) {
 		"plugin.choria.security.server.token_file", "plugin.choria.security.server.seed_file",
 		"plugin.choria.security.request_signer.token_file", "plugin.choria.security.request_signer.seed_file",
 	} {
-		if a.setting(key) != "" {
-			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
+		if a.Setting(key) != "" {
+			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, trust.ProviderKey)
 		}
 	}
 	for _, key := range []string{anonymousKey, "plugin.security.client_anon_tls"} {
 		if a.on(key) {
-			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, providerKey)
+			f.refuse("configuration: %s cannot be used with %s = choria: the node would end at its next start", key, trust.ProviderKey)
 		}
 	}
 	checkIssuers(a, f)
@@ -92,43 +87,41 @@ func checkChoriaProvider(a Answer, c answerContext, f *findings) {
 
 // checkIssuers wants exactly one of the two ways to say whose tokens count.
 func checkIssuers(a Answer, f *findings) {
-	issuers, signers := a.list(issuersKey), a.list(signersKey)
+	issuers, signers := a.List(trust.IssuersKey), a.List(trust.SignersKey)
 	switch {
 	case len(issuers) == 0 && len(signers) == 0:
-		f.refuse("configuration: %s = choria needs %s or %s: the node would end at its next start", providerKey, issuersKey, signersKey)
+		f.refuse("configuration: %s = choria needs %s or %s: the node would end at its next start", trust.ProviderKey, trust.IssuersKey, trust.SignersKey)
 	case len(issuers) > 0 && len(signers) > 0:
-		f.refuse("configuration: %s and %s exclude each other: the node would end at its next start", issuersKey, signersKey)
+		f.refuse("configuration: %s and %s exclude each other: the node would end at its next start", trust.IssuersKey, trust.SignersKey)
 	}
 	for _, issuer := range issuers {
-		if key := issuerKey(issuer); !isHexKey(a.setting(key)) {
+		if key := trust.IssuerKey(issuer); !isHexKey(a.Setting(key)) {
 			f.refuse("configuration: %s is not the hex ed25519 public key of issuer %q: the node would end at its next start", key, issuer)
 		}
 	}
 	for _, signer := range signers {
 		if !isHexKey(signer) {
-			f.refuse("configuration: %s holds %q, which is no hex ed25519 public key", signersKey, signer)
+			f.refuse("configuration: %s holds %q, which is no hex ed25519 public key", trust.SignersKey, signer)
 		}
 	}
 }
 
-func issuerKey(issuer string) string { return "plugin.security.issuer." + issuer + ".public" }
-
 func isHexKey(text string) bool {
-	_, err := decodeHex(text, ed25519.PublicKeySize)
+	_, err := trust.ParsePublicKey(text)
 	return err == nil
 }
 
 // needs refuses an answer without the key.
 func (a Answer) needs(key, provider string, f *findings) {
-	if a.setting(key) == "" {
-		f.refuse("configuration: %s is not set, which %s = %s needs: the node would end at its next start", key, providerKey, provider)
+	if a.Setting(key) == "" {
+		f.refuse("configuration: %s is not set, which %s = %s needs: the node would end at its next start", key, trust.ProviderKey, provider)
 	}
 }
 
 // wants warns when the key names another file than the one the node is going
 // to write; the site may know better.
 func (a Answer) wants(key, file string, known bool, f *findings) {
-	if named := a.setting(key); known && named != "" && path.Clean(named) != path.Clean(file) {
+	if named := a.Setting(key); known && named != "" && path.Clean(named) != path.Clean(file) {
 		f.warn("configuration: %s is %s, the node writes %s", key, named, file)
 	}
 }

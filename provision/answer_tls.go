@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"choria-provision/provision/trust"
 )
 
 // checkCertificates knows that the node writes certificate, CA and key only
@@ -48,7 +50,7 @@ func checkPEM(a Answer, c answerContext, f *findings) {
 	}
 	var private crypto.Signer
 	if a.Key != "" {
-		if private, err = parsePrivateKey(a.Key); err != nil {
+		if private, err = trust.ParsePrivateKey(a.Key); err != nil {
 			f.refuse("key: %v", err)
 		}
 	}
@@ -65,8 +67,8 @@ func checkPEM(a Answer, c answerContext, f *findings) {
 // checkLeaf wants a certificate for the name the node comes back under.
 func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *findings) {
 	switch {
-	case sameName(leaf.Subject.CommonName, renamed):
-	case leaf.Subject.CommonName == "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return sameName(name, renamed) }):
+	case trust.SameName(leaf.Subject.CommonName, renamed):
+	case leaf.Subject.CommonName == "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return trust.SameName(name, renamed) }):
 	case renamed != identity:
 		f.refuse("certificate: it is for %q, while identity in the configuration is %q", leaf.Subject.CommonName, renamed)
 	default:
@@ -84,9 +86,9 @@ func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *findings) {
 // the answer, which replaces the node's own, else the one it made for its CSR.
 func checkPair(leaf *x509.Certificate, private crypto.Signer, c answerContext, f *findings) {
 	switch {
-	case private != nil && !sameKey(leaf.PublicKey, private.Public()):
+	case private != nil && !trust.SameKey(leaf.PublicKey, private.Public()):
 		f.refuse("certificate: it does not belong to the key that comes with it")
-	case private == nil && c.CSR != nil && !sameKey(leaf.PublicKey, c.CSR.PublicKey):
+	case private == nil && c.CSR != nil && !trust.SameKey(leaf.PublicKey, c.CSR.PublicKey):
 		f.refuse("certificate: it does not belong to the key of the node's CSR: the answer is another node's")
 	}
 	if _, isRSA := leaf.PublicKey.(*rsa.PublicKey); !isRSA {
@@ -131,32 +133,4 @@ func parseCertificates(text string) ([]*x509.Certificate, error) {
 		rest = bytes.TrimSpace(rest)
 	}
 	return certificates, nil
-}
-
-// parsePrivateKey reads the first PEM block of a text as a private key, PKCS #1,
-// PKCS #8 or SEC 1. Its errors show nothing of the key.
-func parsePrivateKey(text string) (crypto.Signer, error) {
-	block, _ := pem.Decode([]byte(text))
-	if block == nil {
-		return nil, errors.New("it is no PEM block")
-	}
-	//lint:ignore SA1019 old, but what a site's openssl may have written
-	if x509.IsEncryptedPEMBlock(block) || block.Type == "ENCRYPTED PRIVATE KEY" {
-		return nil, errors.New("it is encrypted; answer the plain key, it is encrypted for the node on its way")
-	}
-	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("it is a PEM block of type %q that holds no private key", block.Type)
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("it is a key that cannot sign (%T)", key)
-	}
-	return signer, nil
 }

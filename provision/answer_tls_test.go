@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"choria-provision/provision/trust"
 )
 
 // authority is a certificate authority made for one test.
@@ -129,8 +131,7 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 		{name: "ca that is none", answer: Answer{Certificate: mine, CA: "hello"}, fails: "ca: it is no PEM"},
 		{name: "key that is none", answer: Answer{Certificate: mine, CA: ca.pem(), Key: mine}, fails: "key: it is a PEM block"},
 	}
-	request := csrReply(t, node, named("n1"))
-	csr, err := parseCSR(request.CSR)
+	csr, err := trust.ParseCSR(requestFor(t, node, "n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,9 +147,9 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 			switch tt.provider {
 			case "":
 			case "none":
-				delete(tt.answer.Configuration, providerKey)
+				delete(tt.answer.Configuration, trust.ProviderKey)
 			default:
-				tt.answer.Configuration[providerKey] = tt.provider
+				tt.answer.Configuration[trust.ProviderKey] = tt.provider
 			}
 			if tt.renamed != "" {
 				tt.answer.Configuration["identity"] = tt.renamed

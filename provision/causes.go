@@ -39,16 +39,6 @@ var (
 	ErrHelperTimeout = errors.New("the helper took too long")
 	ErrHelperAnswer  = errors.New("the helper's answer is not usable")
 
-	// trust
-	ErrJWT          = errors.New("provisioning.jwt is not from this site")
-	ErrJWTExpired   = errors.New("provisioning.jwt has expired")
-	ErrJWTTooEarly  = errors.New("provisioning.jwt is not valid yet")
-	ErrVerifyKey    = errors.New("the key that verifies provisioning.jwt cannot be used")
-	ErrKeyProof     = errors.New("the node did not prove its key")
-	ErrCSR          = errors.New("the certificate request is not acceptable")
-	ErrSigning      = errors.New("the server JWT could not be issued")
-	ErrKeyInTransit = errors.New("the private key could not be encrypted for the node")
-
 	// upgrade
 	ErrUpgrade = errors.New("the upgrade is not possible")
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"choria-provision/provision/trust"
 )
 
 // helperClaim is a claim of provisioning.jwt that the helper is told. always is
@@ -26,14 +28,14 @@ var helperClaimTable = []helperClaim{
 
 // helperClaims returns what the helper is told of a token whose signature was
 // verified: an object of its claims, each value as it is written there, since
-// large numbers and decimals do not survive decoding. Errors unwrap to ErrJWT.
+// large numbers and decimals do not survive decoding. Errors unwrap to trust.ErrJWT.
 func helperClaims(token string) (json.RawMessage, error) {
 	payload, err := payloadOf(token)
 	if err == nil {
 		payload, err = selectClaims(payload)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: its claims: %w", ErrJWT, err)
+		return nil, fmt.Errorf("%w: its claims: %w", trust.ErrJWT, err)
 	}
 	return payload, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // script is a helper from testdata, run by sh.
@@ -165,7 +166,7 @@ func TestAmbiguousClaimsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []string{`{"ou":"a","ou":"b"}`, `{"ou":"a","OU":"b"}`} {
 		_, err := helperClaims(tokenOf(payload))
-		wantCause(t, err, ErrJWT, "twice")
+		wantCause(t, err, trust.ErrJWT, "twice")
 	}
 }
 
@@ -196,8 +197,8 @@ func FuzzHelperClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload string) {
 		got, err := helperClaims(tokenOf(payload))
 		if err != nil {
-			if !errors.Is(err, ErrJWT) {
-				t.Errorf("got error %v, want one that unwraps to ErrJWT", err)
+			if !errors.Is(err, trust.ErrJWT) {
+				t.Errorf("got error %v, want one that unwraps to trust.ErrJWT", err)
 			}
 			return
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/choria-io/tokens"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // Trial is what one answer of the helper, asked for without a node, is worth.
@@ -69,14 +70,16 @@ func (t *Trial) use(held answerContext) (err error) {
 		return err
 	}
 	if held.Config.Features.ED25519 && held.ED25519 != nil {
-		_, warnings, err := issueServerJWT(serverJWTRequest{held.Identity, held.ED25519, held.Config, t.Answer})
+		_, warnings, err := trust.IssueServerJWT(trust.ServerJWTRequest{
+			Identity: held.Identity, PublicKey: held.ED25519, Config: held.Config, Settings: t.Answer, Claims: t.Answer.ServerClaims,
+		})
 		t.Warnings = append(t.Warnings, warnings...)
 		if err != nil {
 			return err
 		}
 	}
 	if t.Answer.Key != "" {
-		_, _, err = encryptKey(t.Answer.Key, hex.EncodeToString(sampleECDH()))
+		_, _, err = trust.EncryptKey(t.Answer.Key, hex.EncodeToString(sampleECDH()))
 	}
 	return err
 }
@@ -100,7 +103,7 @@ func tryUpgrade(a Answer, in HelperInput, c *config.Config) (upgrading bool, err
 // sampleECDH stands for a node's ECDH key: X25519 takes any 32 bytes that are
 // not one of a few special points, such as this, its base point.
 func sampleECDH() []byte {
-	point := make([]byte, ecdhLength)
+	point := make([]byte, 32)
 	point[0] = 9
 	return point
 }
@@ -108,16 +111,16 @@ func sampleECDH() []byte {
 func trialContext(in HelperInput, c *config.Config) (answerContext, error) {
 	held := answerContext{Identity: in.Identity, Config: c}
 	if in.CSR != nil {
-		request, err := parseCSR(in.CSR.CSR)
+		request, err := trust.ParseCSR(in.CSR.CSR)
 		if err != nil {
-			return held, fmt.Errorf("%w: csr of the input: %w", ErrCSR, err)
+			return held, fmt.Errorf("%w: csr of the input: %w", trust.ErrCSR, err)
 		}
 		held.CSR, held.SSLDir = request, in.CSR.SSLDir
 	}
 	if in.ED25519 != nil {
-		key, err := decodeHex(in.ED25519.PublicKey, ed25519.PublicKeySize)
+		key, err := trust.ParsePublicKey(in.ED25519.PublicKey)
 		if err != nil {
-			return held, fmt.Errorf("%w: ed25519_pubkey of the input: its public_key %w", ErrKeyProof, err)
+			return held, fmt.Errorf("%w: ed25519_pubkey of the input: its public_key %w", trust.ErrKeyProof, err)
 		}
 		held.ED25519, held.SSLDir = key, in.ED25519.Directory
 	}
@@ -157,7 +160,7 @@ func SampleHelperInput(identity string, c *config.Config) (HelperInput, error) {
 
 func sampleClaims(on config.Features) (json.RawMessage, error) {
 	claims, err := tokens.NewProvisioningClaims(true, true, "", "", "", []string{"nats://broker.example.net:4222"},
-		"", "", "", "choria", tokenIssuer, config.Default().ServerJWTValidity.Duration)
+		"", "", "", "choria", trust.TokenIssuer, config.Default().ServerJWTValidity.Duration)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +197,7 @@ func sampleCSR(identity string) (*HelperCSR, error) {
 	}
 	public := x509.MarshalPKCS1PublicKey(&key.PublicKey)
 	return &HelperCSR{
-		CSR:       string(pem.EncodeToMemory(&pem.Block{Type: csrBlock, Bytes: request})),
+		CSR:       string(pem.EncodeToMemory(&pem.Block{Type: trust.CSRBlock, Bytes: request})),
 		PublicKey: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})), // as the agent labels it
 		SSLDir:    "/etc/choria/ssl",
 	}, nil

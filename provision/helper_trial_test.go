@@ -15,6 +15,7 @@ import (
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // says is a helper that always answers the same.
@@ -59,7 +60,7 @@ func TestSampleIsANodeOfItsFeatures(t *testing.T) {
 				t.Errorf("got inventory %q and error %v, want one with a version", in.Inventory, err)
 			}
 			if in.CSR != nil {
-				if _, err := verifyCSR(wire.CSRReply{CSR: in.CSR.CSR, PublicKey: in.CSR.PublicKey}, csrRules{Identity: `n"1`}); err != nil {
+				if _, err := trust.VerifyCSR(wire.CSRReply{CSR: in.CSR.CSR, PublicKey: in.CSR.PublicKey}, trust.CSRRules{Identity: `n"1`}); err != nil {
 					t.Errorf("its request: %v", err)
 				}
 			}
@@ -85,7 +86,7 @@ func TestTrialDoesWhatARunWouldDo(t *testing.T) {
 		{name: "good", config: o.config, answer: Answer{Configuration: good}},
 		{name: "deferred", config: o.config, answer: Answer{Defer: true}},
 		{name: "answer of another node", config: o.config, answer: Answer{Configuration: with(good, "identity", "n2")}, cause: ErrHelperAnswer, message: `issued to "n1"`},
-		{name: "token nobody accepts", config: o.config, answer: Answer{Configuration: with(good, issuerKey("choria"), otherHex)}, cause: ErrSigning, message: "would not accept it"},
+		{name: "token nobody accepts", config: o.config, answer: Answer{Configuration: with(good, trust.IssuerKey("choria"), otherHex)}, cause: trust.ErrSigning, message: "would not accept it"},
 		{name: "certificate of another node", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()})}, cause: ErrHelperAnswer, message: "node's CSR"},
 		{name: "key from the helper", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()}), Key: rsaPEM(rsaKey())}},
 	}
@@ -131,7 +132,7 @@ func TestTrialOfAnUpgrade(t *testing.T) {
 	}{
 		{name: "alone", inventory: node, answer: Answer{Upgrade: "0.30.0"}, upgrading: true},
 		{name: "with a configuration", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: fileSettings()}, upgrading: true},
-		{name: "with a configuration for later that is wrong", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: with(fileSettings(), providerKey, "files")}, upgrading: true, warns: "after the upgrade to 0.30.0 this answer would be refused: the helper's answer is not usable: configuration: plugin.security.provider"},
+		{name: "with a configuration for later that is wrong", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: with(fileSettings(), trust.ProviderKey, "files")}, upgrading: true, warns: "after the upgrade to 0.30.0 this answer would be refused: the helper's answer is not usable: configuration: plugin.security.provider"},
 		{name: "that the node cannot do", inventory: `{"version":"0.29.4"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "the node does not allow it"},
 		{name: "to the release that runs", inventory: `{"version":"0.30.0"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "its configuration is empty"},
 		{name: "of an inventory that is none", inventory: `[]`, answer: Answer{Upgrade: "0.30.0"}, fails: "inventory"},

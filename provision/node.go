@@ -20,13 +20,12 @@ import (
 // node is what is known of one node while it is worked on. Each field below the
 // line is filled by the one step named beside it.
 type node struct {
-	id      string
-	seen    time.Time
-	cfg     *config.Config
-	rpc     RPC
-	helper  Helper
-	siteKey *siteKey
-	nonce   func() (string, error) // fresh and not to be guessed
+	id     string
+	seen   time.Time
+	cfg    *config.Config
+	rpc    RPC
+	helper Helper
+	nonce  func() (string, error) // fresh and not to be guessed
 	// connected waits for a broker that is away; nil: there is none to wait for.
 	connected func(ctx context.Context, finishing bool) error
 

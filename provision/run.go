@@ -50,8 +50,7 @@ type Runner struct {
 	// rotated since the run began. nil: nobody needs to know.
 	Hide func(secrets ...string)
 
-	siteKey siteKey
-	broken  atomic.Pointer[error] // why the state directory stopped taking records
+	broken atomic.Pointer[error] // why the state directory stopped taking records
 }
 
 // Summary is what came of a run.
@@ -228,7 +227,7 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 		rpc = readOnlyRPC{rpc, r.DryRun.allowed()}
 	}
 	return &node{
-		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, siteKey: &r.siteKey, nonce: r.Nonce,
+		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, nonce: r.Nonce,
 		may: r.mayInTerm(), connected: r.Connected, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
 		result: Result{Node: s.Identity},
 	}

@@ -15,6 +15,7 @@ import (
 	"choria-provision/config"
 	"choria-provision/internal/fake"
 	"choria-provision/provision"
+	"choria-provision/provision/trust"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 	"github.com/choria-io/tokens"
@@ -84,7 +85,7 @@ func TestSequence(t *testing.T) {
 		{name: "a token that is refused is not tried again", config: withJWT, scripts: []script{on(jwt, fake.Refusing("Incorrect provision token supplied"))}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrToken},
 		{name: "a node that another provisioner holds is left alone", config: withJWT, scripts: []script{on(jwt, fake.Refusing("Could not obtain provisioning lock"))}, actions: []string{jwt}, outcome: provision.Skipped, step: "jwt", err: provision.ErrBusy},
 		{name: "twins", config: withJWT, scripts: []script{on(jwt, fake.Twice)}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrTwins},
-		{name: "a jwt that is none", config: withJWT, scripts: []script{on(jwt, fake.Saying(`{"jwt":"x.y.z","ecdh_public":"00"}`))}, actions: []string{jwt}, outcome: provision.Failed, step: "verify jwt", err: provision.ErrJWT},
+		{name: "a jwt that is none", config: withJWT, scripts: []script{on(jwt, fake.Saying(`{"jwt":"x.y.z","ecdh_public":"00"}`))}, actions: []string{jwt}, outcome: provision.Failed, step: "verify jwt", err: trust.ErrJWT},
 		{name: "a jwt reply of another shape", config: withJWT, scripts: []script{on(jwt, fake.Saying(`["no"]`))}, actions: []string{jwt}, outcome: provision.Failed, step: "jwt", err: provision.ErrNonsense},
 
 		{name: "inventory is tried five times", scripts: []script{on(inventory, fake.Silent)}, actions: repeat(inventory, 5), outcome: provision.Failed, step: "inventory", err: provision.ErrNoReply},
@@ -96,7 +97,7 @@ func TestSequence(t *testing.T) {
 		{name: "a csr that comes in the second pass", config: withPKI, scripts: []script{on(gencsr, fake.FailingFirst(1))}, answer: provision.Answer{Defer: true}, actions: repeatAll(2, jwt, inventory, gencsr), outcome: provision.Deferred, step: "helper"},
 		{name: "a node that came back without its ECDH key", config: withJWT, answer: plain, scripts: []script{on(configure, lostThenRefused(5))}, actions: join([]string{jwt, inventory}, repeat(configure, 5), []string{jwt, inventory, configure, restart}), outcome: provision.Provisioned},
 		{name: "a node that came back without its configuration", config: withJWT, answer: plain, scripts: []script{on(restart, lostThenRefused(3))}, actions: []string{jwt, inventory, configure, restart, restart, restart, jwt, inventory, configure, restart}, outcome: provision.Provisioned},
-		{name: "a csr that is none", config: withPKI, scripts: []script{on(gencsr, fake.Saying(`{"csr":"----","public_key":"","ssldir":"/x"}`))}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "verify csr", err: provision.ErrCSR},
+		{name: "a csr that is none", config: withPKI, scripts: []script{on(gencsr, fake.Saying(`{"csr":"----","public_key":"","ssldir":"/x"}`))}, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "verify csr", err: trust.ErrCSR},
 		{name: "pki without a certificate in the answer", config: withPKI, answer: plain, actions: []string{jwt, inventory, gencsr}, outcome: provision.Failed, step: "helper", err: provision.ErrHelperAnswer},
 
 		{name: "the helper fails", helper: fmt.Errorf("%w: exit status 1", provision.ErrHelper), actions: []string{inventory}, outcome: provision.Failed, step: "helper", err: provision.ErrHelper},

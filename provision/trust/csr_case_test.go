@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/x509"
@@ -34,7 +34,7 @@ func TestCertificateNamesIgnoreLetterCase(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := verifyCSR(csrReply(t, rsaKey(), tt.request), csrRules{Identity: tt.identity, Deny: deny})
+			_, err := VerifyCSR(csrReply(t, rsaKey(), tt.request), CSRRules{Identity: tt.identity, Deny: deny})
 			wantCause(t, err, ErrCSR, tt.says)
 		})
 	}

@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"cmp"
@@ -54,6 +54,23 @@ func writeFile(t testing.TB, content string) string {
 	return file
 }
 
+var otherHex = strings.Repeat("cd", ed25519.PublicKeySize)
+
+// wantCause checks that err is nil when text is empty, and otherwise unwraps
+// to cause and says text.
+func wantCause(t *testing.T, err, cause error, text string) {
+	t.Helper()
+	switch {
+	case text == "" && err != nil:
+		t.Errorf("got error %v, want none", err)
+	case text == "":
+	case !errors.Is(err, cause):
+		t.Errorf("got error %v, want cause %v", err, cause)
+	case !strings.Contains(err.Error(), text):
+		t.Errorf("got error %q, want one saying %q", err, text)
+	}
+}
+
 func signed(t testing.TB, claims *tokens.ProvisioningClaims, key any) string {
 	t.Helper()
 	token, err := tokens.SignToken(claims, key)
@@ -94,7 +111,7 @@ func TestProvisioningJWTOfThisSiteIsTaken(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := new(siteKey).claims(tt.text, tt.verify)
+			got, err := VerifyJWT(tt.text, tt.verify)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +125,7 @@ func TestProvisioningJWTOfThisSiteIsTaken(t *testing.T) {
 func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 	t.Parallel()
 	public, private := newKey(t)
-	_, stranger := newKey(t)
+	_, other := newKey(t)
 	ours := hex.EncodeToString(public)
 	claims := provisioningClaims(t, time.Hour)
 	good := signed(t, claims, private)
@@ -123,8 +140,8 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 	header, rest, _ := strings.Cut(good, ".")
 	none := "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0" // {"alg":"none","typ":"JWT"}
 	tests := []struct{ name, text, verify, says string }{
-		{"an expired stranger's", signed(t, provisioningClaims(t, -time.Hour), stranger), ours, "signature"},
-		{"a stranger's", signed(t, claims, stranger), ours, "signature"},
+		{"an expired one by another key", signed(t, provisioningClaims(t, -time.Hour), other), ours, "signature"},
+		{"by another key", signed(t, claims, other), ours, "signature"},
 		{"signed by another kind of key", signed(t, claims, rsaKey()), ours, "an RSA key signed it, jwt_verify_cert is an ed25519 key"},
 		{"signed by another kind of key, the other way", good, writeFile(t, publicPEM(t, rsaKey())), "an ed25519 key signed it, jwt_verify_cert is an RSA key"},
 		{"of another purpose", serverToken, ours, "not a provisioning token"},
@@ -137,7 +154,7 @@ func TestOtherProvisioningJWTsAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := new(siteKey).claims(tt.text, tt.verify)
+			got, err := VerifyJWT(tt.text, tt.verify)
 			if got != nil || err == nil {
 				t.Errorf("got claims %v and error %v, want an error", got, err)
 			}
@@ -161,7 +178,7 @@ func TestKeysThatVerifyNothing(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := new(siteKey).claims(good, tt.verify)
+			got, err := VerifyJWT(good, tt.verify)
 			if got != nil || err == nil || errors.Is(err, ErrJWT) {
 				t.Errorf("got claims %v and error %v, want an error that does not blame the token", got, err)
 			}
@@ -170,7 +187,7 @@ func TestKeysThatVerifyNothing(t *testing.T) {
 	}
 }
 
-// The token of the right signer at the wrong time is not a stranger's.
+// A token of the right signer at the wrong time has a cause of its own.
 func TestTokensOutOfTheirTime(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -217,7 +234,7 @@ func TestTokensOutOfTheirTime(t *testing.T) {
 				public, private := newKey(t)
 				claims := provisioningClaims(t, 24*time.Hour)
 				tt.change(claims, now)
-				got, err := new(siteKey).claims(signed(t, claims, private), hex.EncodeToString(public))
+				got, err := VerifyJWT(signed(t, claims, private), hex.EncodeToString(public))
 				if (got == nil) != (tt.cause != nil) {
 					t.Errorf("got claims %v and error %v, want one of them", got, err)
 				}
@@ -231,26 +248,10 @@ func TestTokensOutOfTheirTime(t *testing.T) {
 }
 
 // A run may last for hours and watch for months; the site's key may be rotated
-// or withdrawn meanwhile, in whichever way.
+// or withdrawn meanwhile, in any way.
 func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	// rewrite keeps the file and its size. It writes until the file's time
-	// tells: some systems have coarse clocks.
-	rewrite := func(path, text string) error {
-		before, err := stateOf(path)
-		for now := before; now == before && err == nil; {
-			file, opened := os.OpenFile(path, os.O_WRONLY, 0)
-			if opened != nil {
-				return opened
-			}
-			_, err = file.WriteString(text)
-			err = errors.Join(err, file.Close())
-			if err == nil {
-				now, err = stateOf(path)
-			}
-		}
-		return err
-	}
+	rewrite := func(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) } // the same file, of the same size
 	tests := []struct {
 		name    string
 		change  func(path, text string) error
@@ -272,48 +273,26 @@ func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // the file is an old one by then
-				before, beforePrivate := newKey(t)
-				after, afterPrivate := newKey(t)
-				old, fresh := signed(t, provisioningClaims(t, time.Hour), beforePrivate), signed(t, provisioningClaims(t, time.Hour), afterPrivate)
-				path := writeFile(t, hex.EncodeToString(before))
-				var key siteKey
-				for range 2 { // read, then kept
-					if _, err := key.claims(old, path); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := tt.change(path, hex.EncodeToString(after)); err != nil {
-					t.Fatal(err)
-				}
-				cause := ErrJWT
-				if tt.refused != "" {
-					cause = ErrVerifyKey
-				}
-				_, err := key.claims(fresh, path)
-				wantCause(t, err, cause, tt.refused)
-				_, err = key.claims(old, path)
-				wantCause(t, err, cause, cmp.Or(tt.refused, "signature"))
-			})
+			before, beforePrivate := newKey(t)
+			after, afterPrivate := newKey(t)
+			old, fresh := signed(t, provisioningClaims(t, time.Hour), beforePrivate), signed(t, provisioningClaims(t, time.Hour), afterPrivate)
+			path := writeFile(t, hex.EncodeToString(before))
+			if _, err := VerifyJWT(old, path); err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(path, hex.EncodeToString(after)); err != nil {
+				t.Fatal(err)
+			}
+			cause := ErrJWT
+			if tt.refused != "" {
+				cause = ErrVerifyKey
+			}
+			_, err := VerifyJWT(fresh, path)
+			wantCause(t, err, cause, tt.refused)
+			_, err = VerifyJWT(old, path)
+			wantCause(t, err, cause, cmp.Or(tt.refused, "signature"))
 		})
 	}
-}
-
-// The next write may give a file the time that it has now. No clock passes here,
-// so the file stays a new one however long the test takes.
-func TestKeyThatWasJustWrittenIsReadAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		public, private := newKey(t)
-		var key siteKey
-		if _, err := key.claims(signed(t, provisioningClaims(t, time.Hour), private), writeFile(t, hex.EncodeToString(public))); err != nil {
-			t.Fatal(err)
-		}
-		if key.key != nil {
-			t.Error("got the key kept, want it read again")
-		}
-	})
 }
 
 func keyProof(t testing.TB, nonce string) wire.ED25519Reply {
@@ -326,10 +305,10 @@ func keyProof(t testing.TB, nonce string) wire.ED25519Reply {
 	}
 }
 
-func TestKeyIsTakenFromWhoHoldsIt(t *testing.T) {
+func TestProvenKeyIsAccepted(t *testing.T) {
 	t.Parallel()
 	reply := keyProof(t, "nonce")
-	got, err := verifyKeyProof(reply, "nonce")
+	got, err := VerifyKeyProof(reply, "nonce")
 	if err != nil || hex.EncodeToString(got) != reply.PublicKey {
 		t.Errorf("got key %x and error %v, want %s", got, err, reply.PublicKey)
 	}
@@ -358,7 +337,7 @@ func TestUnprovenKeysAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			key, err := verifyKeyProof(wire.ED25519Reply{PublicKey: tt.key, Signature: tt.sig}, tt.nonce)
+			key, err := VerifyKeyProof(wire.ED25519Reply{PublicKey: tt.key, Signature: tt.sig}, tt.nonce)
 			if key != nil || err == nil {
 				t.Errorf("got key %x and error %v, want an error", key, err)
 			}
@@ -367,25 +346,25 @@ func TestUnprovenKeysAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzSiteKeyClaims(f *testing.F) {
+func FuzzVerifyJWT(f *testing.F) {
 	public, private := newKey(f)
-	_, stranger := newKey(f)
+	_, other := newKey(f)
 	good := signed(f, provisioningClaims(f, time.Hour), private)
-	for _, text := range []string{good, signed(f, provisioningClaims(f, time.Hour), stranger), "", "a.b.c", "..", good[:len(good)-4]} {
+	for _, text := range []string{good, signed(f, provisioningClaims(f, time.Hour), other), "", "a.b.c", "..", good[:len(good)-4]} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		claims, err := new(siteKey).claims(text, hex.EncodeToString(public))
+		claims, err := VerifyJWT(text, hex.EncodeToString(public))
 		if err != nil && !errors.Is(err, ErrJWT) {
 			t.Errorf("got error %v, want one that unwraps to ErrJWT", err)
 		}
 		if err == nil && claims.Token != "shared" {
-			t.Errorf("got claims that nobody signed: %+v", claims)
+			t.Errorf("got unsigned claims: %+v", claims)
 		}
 	})
 }
 
-// Whoever has such a key can sign for it, and so can everybody else.
+// Signatures for such a key need no private key.
 func TestKeysOfSmallOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("00", 31)
@@ -404,7 +383,7 @@ func TestKeysOfSmallOrderAreRefused(t *testing.T) {
 			// R is neutral and S is 0: the signature of every eighth message, at least.
 			signature := "01" + zeros + strings.Repeat("00", 32)
 			for i := range 64 {
-				got, err := verifyKeyProof(wire.ED25519Reply{PublicKey: key, Signature: signature}, fmt.Sprint("nonce ", i))
+				got, err := VerifyKeyProof(wire.ED25519Reply{PublicKey: key, Signature: signature}, fmt.Sprint("nonce ", i))
 				wantCause(t, err, ErrKeyProof, "small order")
 				if got != nil || err == nil {
 					t.Fatalf("got key %x and error %v, want an error", got, err)

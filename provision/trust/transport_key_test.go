@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/rsa"
@@ -38,7 +38,7 @@ func TestNodeReadsItsPrivateKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			encrypted, ours, err := encryptKey(text, hex.EncodeToString(public))
+			encrypted, ours, err := EncryptKey(text, hex.EncodeToString(public))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestNodeReadsItsPrivateKey(t *testing.T) {
 func TestKeysThatCannotTravelAreRefused(t *testing.T) {
 	t.Parallel()
 	key := rsaPEM(rsaKey())
-	locked, _, err := encryptKey(key, strings.Repeat("09", 32))
+	locked, _, err := EncryptKey(key, strings.Repeat("09", 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestKeysThatCannotTravelAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			encrypted, ours, err := encryptKey(tt.key, tt.ecdh)
+			encrypted, ours, err := EncryptKey(tt.key, tt.ecdh)
 			if encrypted != "" || ours != "" || err == nil {
 				t.Errorf("got %q, %q and error %v, want an error", encrypted, ours, err)
 			}

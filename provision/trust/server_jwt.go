@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/ed25519"
@@ -16,29 +16,37 @@ import (
 )
 
 const (
-	// tokenIssuer is the issuer text of server JWTs that no chain issuer signs.
-	tokenIssuer = "Choria Provision"
+	// TokenIssuer is the issuer claim of server JWTs outside a chain of trust.
+	TokenIssuer = "Choria Provision"
 	defaultOrg  = "choria"
 
-	// shortValidity is an exp that counts as none: the configured validity
-	// applies.
+	// shortValidity is the longest requested validity that is ignored in favor
+	// of the configured one.
 	shortValidity = time.Hour
 )
 
-// serverJWTRequest is what a server JWT is made from.
-type serverJWTRequest struct {
-	Identity  string
-	PublicKey ed25519.PublicKey // the node proved that it holds the private one
-	Config    *config.Config
-	Answer    Answer
+// Settings reads the configuration that a node receives, as the node will read
+// it: with go-choria's defaults for absent keys.
+type Settings interface {
+	Setting(key string) string
+	List(key string) []string // the elements between commas
 }
 
-// issueServerJWT signs the token a node joins its organization with. It is
-// bound to the node's key. Signing key and chain token are read at each call,
-// so that rotated ones are picked up. A token that the issuers in the node's
-// own configuration would not accept is refused: the node would be turned away
-// by its brokers. Errors unwrap to ErrSigning.
-func issueServerJWT(r serverJWTRequest) (token string, warnings []string, err error) {
+// ServerJWTRequest holds the inputs of a server JWT.
+type ServerJWTRequest struct {
+	Identity  string
+	PublicKey ed25519.PublicKey // of a key pair that the node proved to hold
+	Config    *config.Config
+	Settings  Settings
+	Claims    *tokens.ServerClaims // those that the helper asked for; nil: none
+}
+
+// IssueServerJWT signs the token with which a node joins its organization, bound
+// to the node's key. It reads signing key and chain token at each call, so that
+// rotated ones count at once. It refuses a token that the issuers in the node's
+// configuration would reject, because their brokers would reject the node.
+// Errors unwrap to ErrSigning.
+func IssueServerJWT(r ServerJWTRequest) (token string, warnings []string, err error) {
 	token, warnings, err = r.issue(time.Now())
 	if err != nil {
 		return "", warnings, fmt.Errorf("%w: %w", ErrSigning, err)
@@ -46,7 +54,7 @@ func issueServerJWT(r serverJWTRequest) (token string, warnings []string, err er
 	return token, warnings, nil
 }
 
-func (r serverJWTRequest) issue(now time.Time) (token string, warnings []string, err error) {
+func (r ServerJWTRequest) issue(now time.Time) (token string, warnings []string, err error) {
 	if len(r.PublicKey) != ed25519.PublicKeySize {
 		return "", nil, errors.New("there is no ed25519 key of the node to bind it to")
 	}
@@ -72,10 +80,10 @@ func (r serverJWTRequest) issue(now time.Time) (token string, warnings []string,
 	return token, append(warnings, warning...), err
 }
 
-// claims follow reference section 6: defaults, then the helper's configuration,
-// then its server_claims.
-func (r serverJWTRequest) claims(now time.Time) (*tokens.ServerClaims, []string, error) {
-	wanted := r.Answer.ServerClaims
+// claims applies defaults, then the helper's configuration, then its
+// server_claims.
+func (r ServerJWTRequest) claims(now time.Time) (*tokens.ServerClaims, []string, error) {
+	wanted := r.Claims
 	if wanted == nil {
 		wanted = &tokens.ServerClaims{}
 	}
@@ -85,25 +93,25 @@ func (r serverJWTRequest) claims(now time.Time) (*tokens.ServerClaims, []string,
 	}
 	validity, warnings := r.validity(wanted, now)
 	claims, err := tokens.NewServerClaims(r.Identity, r.collectives(wanted), org, wanted.Permissions,
-		wanted.AdditionalPublishSubjects, r.PublicKey, tokenIssuer, validity)
+		wanted.AdditionalPublishSubjects, r.PublicKey, TokenIssuer, validity)
 	return claims, warnings, err
 }
 
-func (r serverJWTRequest) collectives(wanted *tokens.ServerClaims) []string {
-	configured := r.Answer.list("collectives")
+func (r ServerJWTRequest) collectives(wanted *tokens.ServerClaims) []string {
+	configured := r.Settings.List("collectives")
 	switch {
 	case len(wanted.Collectives) > 0:
 		return wanted.Collectives
 	case len(configured) > 0:
 		return configured
-	case r.Answer.setting(providerKey) == "choria":
+	case r.Settings.Setting(ProviderKey) == "choria":
 		return []string{"choria"}
 	default:
 		return []string{"mcollective"}
 	}
 }
 
-func (r serverJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (validity time.Duration, warnings []string) {
+func (r ServerJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (validity time.Duration, warnings []string) {
 	validity = r.Config.ServerJWTValidity.Duration
 	if wanted.ExpiresAt == nil {
 		return validity, warnings
@@ -116,7 +124,7 @@ func (r serverJWTRequest) validity(wanted *tokens.ServerClaims, now time.Time) (
 		inWords(shortValidity), wanted.ExpiresAt.Unix(), wanted.ExpiresAt.UTC().Format(time.RFC3339), inWords(validity)))
 }
 
-// inWords is a duration as people say it, in one unit where that fits.
+// inWords formats a duration in one unit where that is exact.
 func inWords(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration
@@ -133,19 +141,19 @@ func inWords(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// acceptable holds the token against the issuers the node is told to trust, as
+// acceptable verifies the token with the issuers in the node's configuration, as
 // a broker of that organization would.
-func (r serverJWTRequest) acceptable(token, org string) (warnings []string, err error) {
-	issuers := r.Answer.list(issuersKey)
+func (r ServerJWTRequest) acceptable(token, org string) (warnings []string, err error) {
+	issuers := r.Settings.List(IssuersKey)
 	if len(issuers) == 0 {
 		return r.acceptableToSigners(token), nil
 	}
 	if !slices.Contains(issuers, org) {
-		return []string{fmt.Sprintf("server_claims: ou %q is none of %s in the configuration: brokers that know the same issuers will refuse the server JWT", org, issuersKey)}, nil
+		return []string{fmt.Sprintf("server_claims: ou %q is none of %s in the configuration: brokers that know the same issuers will refuse the server JWT", org, IssuersKey)}, nil
 	}
-	issuer, err := decodeHex(r.Answer.setting(issuerKey(org)), ed25519.PublicKeySize)
+	issuer, err := decodeHex(r.Settings.Setting(IssuerKey(org)), ed25519.PublicKeySize)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %s %w", issuerKey(org), err)
+		return nil, fmt.Errorf("configuration: %s %w", IssuerKey(org), err)
 	}
 	if _, err := tokens.ParseServerToken(token, ed25519.PublicKey(issuer)); err != nil {
 		advice := "is jwt_signing_token from this issuer?"
@@ -157,8 +165,8 @@ func (r serverJWTRequest) acceptable(token, org string) (warnings []string, err 
 	return nil, nil
 }
 
-func (r serverJWTRequest) acceptableToSigners(token string) (warnings []string) {
-	signers := r.Answer.list(signersKey)
+func (r ServerJWTRequest) acceptableToSigners(token string) (warnings []string) {
+	signers := r.Settings.List(SignersKey)
 	for _, signer := range signers {
 		key, err := decodeHex(signer, ed25519.PublicKeySize)
 		if err != nil {
@@ -169,13 +177,13 @@ func (r serverJWTRequest) acceptableToSigners(token string) (warnings []string) 
 		}
 	}
 	if len(signers) > 0 {
-		return []string{fmt.Sprintf("none of %s in the configuration signed the server JWT: brokers that trust the same ones will refuse it", signersKey)}
+		return []string{fmt.Sprintf("none of %s in the configuration signed the server JWT: brokers that trust the same ones will refuse it", SignersKey)}
 	}
 	return nil
 }
 
-// addChain makes the token one of a chain of trust: issued by us, who were
-// made an issuer by the organization's. tokenFile holds the proof of that.
+// addChain makes the token part of a chain of trust. tokenFile holds our own
+// token, which proves that the Organization Issuer made us an issuer.
 func addChain(claims *tokens.ServerClaims, key any, tokenFile string) (warnings []string, err error) {
 	text, err := os.ReadFile(tokenFile)
 	if err != nil {

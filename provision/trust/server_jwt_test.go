@@ -1,8 +1,10 @@
-package provision
+package trust
 
 import (
 	"crypto/ed25519"
 	"encoding/hex"
+	"encoding/json"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -51,18 +53,33 @@ func (o *organization) clientToken(t *testing.T, key ed25519.PublicKey, validity
 	return token
 }
 
-func (o *organization) request(a Answer) serverJWTRequest {
-	return serverJWTRequest{Identity: "n1", PublicKey: o.node, Config: o.config, Answer: a}
+// answer holds the parts of a helper's answer that matter to a server JWT.
+type answer struct {
+	Configuration map[string]string
+	ServerClaims  *tokens.ServerClaims
+}
+
+// settings is a configuration without defaults.
+type settings map[string]string
+
+func (s settings) Setting(key string) string { return strings.TrimSpace(s[key]) }
+
+func (s settings) List(key string) []string {
+	return strings.FieldsFunc(s[key], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func (o *organization) request(a answer) ServerJWTRequest {
+	return ServerJWTRequest{Identity: "n1", PublicKey: o.node, Config: o.config, Settings: settings(a.Configuration), Claims: a.ServerClaims}
 }
 
 func (o *organization) settings() map[string]string {
-	return with(choriaSettings(), issuerKey("choria"), hex.EncodeToString(o.issuer))
+	return map[string]string{"identity": "n1", ProviderKey: "choria", IssuersKey: "choria", IssuerKey("choria"): hex.EncodeToString(o.issuer)}
 }
 
 func TestServerJWTIsGoodForItsOrganization(t *testing.T) {
 	t.Parallel()
 	o := newOrganization(t)
-	token, warnings, err := issueServerJWT(o.request(Answer{Configuration: o.settings()}))
+	token, warnings, err := IssueServerJWT(o.request(answer{Configuration: o.settings()}))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("got error %v and warnings %q, want none", err, warnings)
 	}
@@ -76,9 +93,9 @@ func TestServerJWTIsGoodForItsOrganization(t *testing.T) {
 	if valid, signer, err := claims.IsSignedByIssuer(o.issuer); !valid || !signer.Equal(o.provisioner) {
 		t.Errorf("chain: got %v, signer %x, error %v, want the provisioner", valid, signer, err)
 	}
-	stranger, _ := newKey(t)
-	if _, err := tokens.ParseServerToken(token, stranger); err == nil {
-		t.Errorf("a stranger's key verifies it")
+	other, _ := newKey(t)
+	if _, err := tokens.ParseServerToken(token, other); err == nil {
+		t.Errorf("another key verifies it")
 	}
 }
 
@@ -86,17 +103,17 @@ func TestServerJWTWithoutChainIsSignedByItsKey(t *testing.T) {
 	t.Parallel()
 	o := newOrganization(t)
 	o.config.JWTSigningToken = ""
-	token, warnings, err := issueServerJWT(o.request(Answer{Configuration: map[string]string{"a": "b"}}))
+	token, warnings, err := IssueServerJWT(o.request(answer{Configuration: map[string]string{"a": "b"}}))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("got error %v and warnings %q, want none", err, warnings)
 	}
 	claims, err := tokens.ParseServerToken(token, o.provisioner)
-	if err != nil || claims.Issuer != tokenIssuer {
+	if err != nil || claims.Issuer != TokenIssuer {
 		t.Errorf("got error %v and claims %+v, want ours", err, claims)
 	}
 
 	o.config.JWTSigningKey = writeFile(t, rsaPEM(rsaKey()))
-	token, _, err = issueServerJWT(o.request(Answer{}))
+	token, _, err = IssueServerJWT(o.request(answer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +132,9 @@ func TestClaimsFollowPrecedence(t *testing.T) {
 		want     tokens.ServerClaims
 	}{
 		{"defaults", nil, nil, tokens.ServerClaims{Collectives: []string{"mcollective"}, OrganizationUnit: "choria"}},
-		{"provider", map[string]string{providerKey: "choria"}, nil,
+		{"provider", map[string]string{ProviderKey: "choria"}, nil,
 			tokens.ServerClaims{Collectives: []string{"choria"}, OrganizationUnit: "choria"}},
-		{"configuration", map[string]string{providerKey: "choria", "collectives": "a, b ,,c"}, nil,
+		{"configuration", map[string]string{ProviderKey: "choria", "collectives": "a, b ,,c"}, nil,
 			tokens.ServerClaims{Collectives: []string{"a", "b", "c"}, OrganizationUnit: "choria"}},
 		{"collectives without a name", map[string]string{"collectives": " , "}, nil,
 			tokens.ServerClaims{Collectives: []string{"mcollective"}, OrganizationUnit: "choria"}},
@@ -131,7 +148,7 @@ func TestClaimsFollowPrecedence(t *testing.T) {
 			t.Parallel()
 			o := newOrganization(t)
 			o.config.JWTSigningToken = ""
-			token, _, err := issueServerJWT(o.request(Answer{Configuration: tt.settings, ServerClaims: tt.claims}))
+			token, _, err := IssueServerJWT(o.request(answer{Configuration: tt.settings, ServerClaims: tt.claims}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,15 +202,11 @@ func TestValidityFollowsPrecedence(t *testing.T) {
 				verify = o.issuer
 				o.config.JWTSigningToken = writeFile(t, o.clientToken(t, o.provisioner, tt.chain, true))
 			}
-			a := Answer{}
+			a := answer{}
 			if tt.exp != 0 {
-				answer, err := parseAnswer([]byte(`{"server_claims":{"exp":` + unixIn(tt.exp) + `}}`))
-				if err != nil {
-					t.Fatal(err)
-				}
-				a = answer
+				a.ServerClaims = expiring(t, unixIn(tt.exp))
 			}
-			token, warnings, err := issueServerJWT(o.request(a))
+			token, warnings, err := IssueServerJWT(o.request(a))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,47 +224,68 @@ func TestValidityFollowsPrecedence(t *testing.T) {
 	}
 }
 
+// with returns settings with changes; an empty value takes a key away.
+func with(settings map[string]string, changes ...string) map[string]string {
+	settings = maps.Clone(settings)
+	for i := 0; i < len(changes); i += 2 {
+		settings[changes[i]] = changes[i+1]
+		if changes[i+1] == "" {
+			delete(settings, changes[i])
+		}
+	}
+	return settings
+}
+
+// expiring returns the claims that a helper writes with this exp.
+func expiring(t *testing.T, exp string) (claims *tokens.ServerClaims) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(`{"exp":`+exp+`}`), &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
 func unixIn(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
 
-func TestTokensNobodyWouldAcceptAreNotIssued(t *testing.T) {
+func TestTokensThatBrokersWouldRejectAreNotIssued(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		change func(*testing.T, *organization, *serverJWTRequest)
+		change func(*testing.T, *organization, *ServerJWTRequest)
 		says   string
 	}{
-		{"no key of the node", func(_ *testing.T, _ *organization, r *serverJWTRequest) { r.PublicKey = nil }, "no ed25519 key"},
-		{"no signing key", func(_ *testing.T, o *organization, _ *serverJWTRequest) { o.config.JWTSigningKey = "" }, "jwt_signing_key is not set"},
-		{"signing key that is gone", func(_ *testing.T, o *organization, _ *serverJWTRequest) { o.config.JWTSigningKey = "/nonexistent" }, "no such file"},
-		{"signing key of nonsense", func(t *testing.T, o *organization, _ *serverJWTRequest) {
+		{"no key of the node", func(_ *testing.T, _ *organization, r *ServerJWTRequest) { r.PublicKey = nil }, "no ed25519 key"},
+		{"no signing key", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "" }, "jwt_signing_key is not set"},
+		{"signing key that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "/nonexistent" }, "no such file"},
+		{"signing key of nonsense", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningKey = writeFile(t, "s3cret")
 		}, "neither an ed25519 seed"},
-		{"signing token that is gone", func(_ *testing.T, o *organization, _ *serverJWTRequest) { o.config.JWTSigningToken = "/nonexistent" }, "jwt_signing_token: open"},
-		{"signing token of nonsense", func(t *testing.T, o *organization, _ *serverJWTRequest) { o.config.JWTSigningToken = writeFile(t, "x") }, "jwt_signing_token: reading"},
-		{"signing token without chain", func(t *testing.T, o *organization, _ *serverJWTRequest) {
+		{"signing token that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = "/nonexistent" }, "jwt_signing_token: open"},
+		{"signing token of nonsense", func(t *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = writeFile(t, "x") }, "jwt_signing_token: reading"},
+		{"signing token without chain", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningToken = writeFile(t, o.clientToken(t, o.provisioner, time.Hour, false))
 		}, "no trust chain signature"},
-		{"signing token of another key", func(t *testing.T, o *organization, _ *serverJWTRequest) {
+		{"signing token of another key", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningToken = writeFile(t, o.clientToken(t, o.node, time.Hour, true))
 		}, "belongs to another key"},
-		{"expired signing token", func(t *testing.T, o *organization, _ *serverJWTRequest) {
+		{"expired signing token", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningToken = writeFile(t, o.clientToken(t, o.provisioner, -time.Hour, true))
 		}, "expired at"},
-		{"RSA in a chain", func(t *testing.T, o *organization, _ *serverJWTRequest) {
+		{"RSA in a chain", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningKey = writeFile(t, rsaPEM(rsaKey()))
 		}, "needs an ed25519 key"},
-		{"issuer network without chain", func(_ *testing.T, o *organization, _ *serverJWTRequest) { o.config.JWTSigningToken = "" }, "jwt_signing_token must be set"},
-		{"chain of another issuer", func(_ *testing.T, _ *organization, r *serverJWTRequest) {
-			r.Answer.Configuration[issuerKey("choria")] = otherHex
+		{"issuer network without chain", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = "" }, "jwt_signing_token must be set"},
+		{"chain of another issuer", func(_ *testing.T, _ *organization, r *ServerJWTRequest) {
+			r.Settings.(settings)[IssuerKey("choria")] = otherHex
 		}, "would not accept it"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := newOrganization(t)
-			r := o.request(Answer{Configuration: o.settings()})
+			r := o.request(answer{Configuration: o.settings()})
 			tt.change(t, o, &r)
-			token, _, err := issueServerJWT(r)
+			token, _, err := IssueServerJWT(r)
 			if token != "" || err == nil {
 				t.Errorf("got token %q and error %v, want an error", token, err)
 			}
@@ -268,28 +302,28 @@ func TestIssuerMaySignItself(t *testing.T) {
 	o := newOrganization(t)
 	o.config.JWTSigningToken = ""
 	o.config.JWTSigningKey = writeFile(t, hex.EncodeToString(o.issuerKey.Seed())+"\n")
-	if _, warnings, err := issueServerJWT(o.request(Answer{Configuration: o.settings()})); err != nil || len(warnings) > 0 {
+	if _, warnings, err := IssueServerJWT(o.request(answer{Configuration: o.settings()})); err != nil || len(warnings) > 0 {
 		t.Errorf("got error %v and warnings %q, want none", err, warnings)
 	}
 }
 
-func TestDoubtfulTokensAreTold(t *testing.T) {
+func TestDoubtfulTokensAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	o := newOrganization(t)
-	signers := with(o.settings(), issuersKey, "", issuerKey("choria"), "")
+	signers := with(o.settings(), IssuersKey, "", IssuerKey("choria"), "")
 	tests := []struct {
 		name   string
-		answer Answer
+		answer answer
 		warns  string
 	}{
-		{"organization nobody knows", Answer{Configuration: o.settings(), ServerClaims: &tokens.ServerClaims{OrganizationUnit: "acme"}}, `ou "acme" is none of`},
-		{"signer nobody trusts", Answer{Configuration: with(signers, signersKey, otherHex)}, "none of " + signersKey},
-		{"trusted signer", Answer{Configuration: with(signers, signersKey, otherHex+","+hex.EncodeToString(o.issuer))}, ""},
+		{"unknown organization", answer{Configuration: o.settings(), ServerClaims: &tokens.ServerClaims{OrganizationUnit: "acme"}}, `ou "acme" is none of`},
+		{"untrusted signer", answer{Configuration: with(signers, SignersKey, otherHex)}, "none of " + SignersKey},
+		{"trusted signer", answer{Configuration: with(signers, SignersKey, otherHex+","+hex.EncodeToString(o.issuer))}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, warnings, err := issueServerJWT(o.request(tt.answer))
+			_, warnings, err := IssueServerJWT(o.request(tt.answer))
 			if got := strings.Join(warnings, ""); err != nil || (got != "") != (tt.warns != "") || !strings.Contains(got, tt.warns) {
 				t.Errorf("got error %v and warnings %q, want %q", err, warnings, tt.warns)
 			}
@@ -305,7 +339,7 @@ func TestRotatedSigningKeyIsPickedUp(t *testing.T) {
 	if err := os.WriteFile(o.config.JWTSigningKey, []byte(hex.EncodeToString(private.Seed())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := issueServerJWT(o.request(Answer{}))
+	token, _, err := IssueServerJWT(o.request(answer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,12 +368,8 @@ func TestExpiryThatIsADurationIsExplained(t *testing.T) {
 			t.Parallel()
 			o := newOrganization(t)
 			o.config.ServerJWTValidity.Duration = tt.configured
-			answer, err := parseAnswer([]byte(`{"server_claims":{"exp":` + tt.exp + `}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer.Configuration = o.settings()
-			_, warnings, err := issueServerJWT(o.request(answer))
+			a := answer{Configuration: o.settings(), ServerClaims: expiring(t, tt.exp)}
+			_, warnings, err := IssueServerJWT(o.request(a))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/x509"
@@ -12,17 +12,16 @@ import (
 	"choria-provision/config"
 )
 
-// checkCSRNames holds that a request has one common name and nothing else in its
-// subject, and that this name and the alternative ones are the node's own or
-// allowed.
-func checkCSRNames(csr *x509.CertificateRequest, rules csrRules) error {
+// checkCSRNames requires a subject of exactly one common name, and that this name
+// and the alternative names are the node's identity or allowed.
+func checkCSRNames(csr *x509.CertificateRequest, rules CSRRules) error {
 	var names []string
 	for _, attribute := range csr.Subject.Names {
 		if !attribute.Type.Equal(oidCommonName) {
 			return fmt.Errorf("its subject holds more than a common name: %s = %q", attribute.Type, fmt.Sprint(attribute.Value))
 		}
 		name, _ := attribute.Value.(string)
-		if !sameName(name, rules.Identity) {
+		if !SameName(name, rules.Identity) {
 			return fmt.Errorf("it asks for the name %q, this node is %q", name, rules.Identity)
 		}
 		names = append(names, name)
@@ -62,8 +61,8 @@ func alternativeNames(csr *x509.CertificateRequest) []string {
 	return names
 }
 
-// checkURIs holds the parts of URIs against the deny list, too.
-func (r csrRules) checkURIs(uris []*url.URL) error {
+// checkURIs applies the deny list to the parts of URIs, too.
+func (r CSRRules) checkURIs(uris []*url.URL) error {
 	for _, uri := range uris {
 		for _, part := range []string{uri.Hostname(), uri.Path, uri.Opaque} {
 			if err := r.checkDenied(part); err != nil {
@@ -74,8 +73,9 @@ func (r csrRules) checkURIs(uris []*url.URL) error {
 	return nil
 }
 
-// normalName is a name as a resolver reads it: in lower case and without the
-// root's dot. Only ASCII letters have a case here: others may look the same.
+// normalName returns a name as a resolver reads it: in lower case and without the
+// dot of the root. It folds ASCII only, because other letters fold to ASCII ones
+// that merely look the same.
 func normalName(name string) string {
 	name = strings.TrimSuffix(name, ".")
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
@@ -84,9 +84,10 @@ func normalName(name string) string {
 	return strings.ToLower(name)
 }
 
-func sameName(a, b string) bool { return normalName(a) == normalName(b) }
+// SameName reports whether two DNS names are equal to a resolver.
+func SameName(a, b string) bool { return normalName(a) == normalName(b) }
 
-func (r csrRules) checkDenied(name string) error {
+func (r CSRRules) checkDenied(name string) error {
 	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
 		return fmt.Errorf("it asks for the name %q, which holds blanks or control characters", name)
 	}
@@ -100,15 +101,15 @@ func (r csrRules) checkDenied(name string) error {
 	return nil
 }
 
-func (r csrRules) checkAllowed(name string) error {
-	if sameName(name, r.Identity) || slices.ContainsFunc(r.Allow, func(p config.Pattern) bool { return matchesWhole(p, name) }) {
+func (r CSRRules) checkAllowed(name string) error {
+	if SameName(name, r.Identity) || slices.ContainsFunc(r.Allow, func(p config.Pattern) bool { return matchesWhole(p, name) }) {
 		return nil
 	}
 	return fmt.Errorf("it asks for the name %q, which is neither this node's nor allowed by cert_allow_list", name)
 }
 
-// matchesWhole wants a pattern to match all of a name: one that may match a part
-// would allow names that only contain an allowed one.
+// matchesWhole reports whether a pattern matches all of a name: a match of a part
+// would allow every name that contains an allowed one.
 func matchesWhole(pattern config.Pattern, name string) bool {
 	whole, err := regexp.Compile(`^(?:` + pattern.String() + `)$`)
 	return err == nil && (whole.MatchString(name) || whole.MatchString(normalName(name)))

@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto"
@@ -32,7 +32,7 @@ func csrReply(t testing.TB, key *rsa.PrivateKey, template *x509.CertificateReque
 }
 
 func csrPEM(der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: csrBlock, Bytes: der}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: CSRBlock, Bytes: der}))
 }
 
 // pkcs1PEM labels a key as go-choria's agent does.
@@ -88,11 +88,11 @@ func TestRequestForOwnNameIsTaken(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(tt.reply, csrRules{"n1.example.net", config.Default().CertDenyList, allow})
+			got, err := VerifyCSR(tt.reply, CSRRules{"n1.example.net", config.Default().CertDenyList, allow})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameKey(got.PublicKey, rsaKey().Public()) {
+			if !SameKey(got.PublicKey, rsaKey().Public()) {
 				t.Errorf("got another key, want the node's")
 			}
 		})
@@ -177,7 +177,7 @@ func TestRequestsForMoreAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(csrReply(t, rsaKey(), tt.template), csrRules{"n1", deny, allow})
+			got, err := VerifyCSR(csrReply(t, rsaKey(), tt.template), CSRRules{"n1", deny, allow})
 			if got != nil || err == nil {
 				t.Errorf("got a request and error %v, want an error", err)
 			}
@@ -233,7 +233,7 @@ func TestWeakKeysAndSignaturesAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(tt.reply, csrRules{Identity: "n1"})
+			got, err := VerifyCSR(tt.reply, CSRRules{Identity: "n1"})
 			if (got == nil) != (tt.says != "") {
 				t.Errorf("got request %v and error %v, want %q", got != nil, err, tt.says)
 			}
@@ -245,7 +245,7 @@ func TestWeakKeysAndSignaturesAreRefused(t *testing.T) {
 func TestForbiddenIdentityGetsNoCertificate(t *testing.T) {
 	t.Parallel()
 	for _, identity := range []string{"boss.mcollective", "boss.privileged.choria", "boss.CHORIA"} {
-		_, err := verifyCSR(csrReply(t, rsaKey(), named(identity)), csrRules{Identity: identity, Deny: config.Default().CertDenyList})
+		_, err := VerifyCSR(csrReply(t, rsaKey(), named(identity)), CSRRules{Identity: identity, Deny: config.Default().CertDenyList})
 		wantCause(t, err, ErrCSR, "cert_deny_list forbids")
 		if err == nil {
 			t.Errorf("%s: got no error, want one", identity)
@@ -267,7 +267,7 @@ func TestRequestsThatAreNoneAreRefused(t *testing.T) {
 		{"empty PEM", csrPEM(nil), good.PublicKey, "asn1"},
 		{"text before", "x\n" + good.CSR, good.PublicKey, "more in it than one"},
 		{"two requests", good.CSR + good.CSR, good.PublicKey, "more in it than one"},
-		{"headers", string(pem.EncodeToMemory(&pem.Block{Type: csrBlock, Headers: map[string]string{"A": "b"}, Bytes: block.Bytes})), good.PublicKey, "more in it than one"},
+		{"headers", string(pem.EncodeToMemory(&pem.Block{Type: CSRBlock, Headers: map[string]string{"A": "b"}, Bytes: block.Bytes})), good.PublicKey, "more in it than one"},
 		{"megabytes", strings.Repeat("x", 1<<20), good.PublicKey, "at most"},
 		{"broken signature", csrPEM(forged), good.PublicKey, "verification"},
 		{"no public key", good.CSR, "", "public_key beside it is no PEM"},
@@ -278,7 +278,7 @@ func TestRequestsThatAreNoneAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := verifyCSR(wire.CSRReply{CSR: tt.csr, PublicKey: tt.key}, csrRules{Identity: "n1"})
+			got, err := VerifyCSR(wire.CSRReply{CSR: tt.csr, PublicKey: tt.key}, CSRRules{Identity: "n1"})
 			if got != nil || err == nil {
 				t.Errorf("got a request and error %v, want an error", err)
 			}

@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto"
@@ -19,21 +19,23 @@ import (
 // real one has about 1 KiB.
 const csrLimit = 16 << 10
 
-const csrBlock = "CERTIFICATE REQUEST"
+// CSRBlock is the PEM type of a certificate request.
+const CSRBlock = "CERTIFICATE REQUEST"
 
-// csrRules is what a node may ask a certificate for: its own name, and what
-// Allow matches as a whole; nothing that Deny matches in part.
-type csrRules struct {
+// CSRRules state which names a node may request a certificate for: its identity
+// and the names that an Allow pattern matches whole, but no name that a Deny
+// pattern matches in part.
+type CSRRules struct {
 	Identity    string
 	Deny, Allow []config.Pattern
 }
 
-// verifyCSR returns the certificate request a node made, when it asks for what a
-// server needs and for nothing else. Certificate authorities read more of a
-// request than Go does (and copy what they find there into certificates), so
-// whatever is not known here is refused. Errors unwrap to ErrCSR.
-func verifyCSR(reply wire.CSRReply, rules csrRules) (*x509.CertificateRequest, error) {
-	csr, err := parseCSR(reply.CSR)
+// VerifyCSR returns a node's certificate request if it asks for what a server
+// needs and for nothing else. Certificate authorities read more of a request
+// than crypto/x509 does and copy it into certificates, so unknown content is
+// refused. Errors unwrap to ErrCSR.
+func VerifyCSR(reply wire.CSRReply, rules CSRRules) (*x509.CertificateRequest, error) {
+	csr, err := ParseCSR(reply.CSR)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCSR, err)
 	}
@@ -52,7 +54,9 @@ func verifyCSR(reply wire.CSRReply, rules csrRules) (*x509.CertificateRequest, e
 	return csr, nil
 }
 
-func parseCSR(text string) (*x509.CertificateRequest, error) {
+// ParseCSR reads a text that is one certificate request in PEM. It verifies
+// nothing, and its errors unwrap to no sentinel.
+func ParseCSR(text string) (*x509.CertificateRequest, error) {
 	if len(text) > csrLimit {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(text), csrLimit)
 	}
@@ -61,16 +65,16 @@ func parseCSR(text string) (*x509.CertificateRequest, error) {
 	switch {
 	case block == nil:
 		return nil, errors.New("it is no PEM block")
-	case block.Type != csrBlock:
-		return nil, fmt.Errorf("it is a PEM block of type %q, want %q", block.Type, csrBlock)
-	case len(block.Headers) > 0 || len(rest) > 0 || !strings.HasPrefix(text, "-----BEGIN "+csrBlock+"-----"):
+	case block.Type != CSRBlock:
+		return nil, fmt.Errorf("it is a PEM block of type %q, want %q", block.Type, CSRBlock)
+	case len(block.Headers) > 0 || len(rest) > 0 || !strings.HasPrefix(text, "-----BEGIN "+CSRBlock+"-----"):
 		return nil, errors.New("there is more in it than one PEM block")
 	}
 	return x509.ParseCertificateRequest(block.Bytes)
 }
 
-// checkCSRKey holds the public key in the reply against the one in the
-// request. go-choria labels a PKCS #1 key PUBLIC KEY, so both forms are read.
+// checkCSRKey compares the public key in the reply with the one in the request.
+// go-choria labels a PKCS #1 key PUBLIC KEY, so both encodings are accepted.
 func checkCSRKey(csr *x509.CertificateRequest, text string) error {
 	if len(text) > csrLimit {
 		return fmt.Errorf("its public_key has %d bytes, at most %d are read", len(text), csrLimit)
@@ -85,14 +89,15 @@ func checkCSRKey(csr *x509.CertificateRequest, text string) error {
 			return fmt.Errorf("the public_key beside it cannot be read: %w", err)
 		}
 	}
-	if !sameKey(csr.PublicKey, key) {
+	if !SameKey(csr.PublicKey, key) {
 		return errors.New("it holds another key than the public_key beside it")
 	}
 	return nil
 }
 
-// sameKey compares two public keys of any kind that has an Equal method.
-func sameKey(a, b any) bool {
+// SameKey reports whether two public keys are equal. Kinds without an Equal
+// method never are.
+func SameKey(a, b any) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)
 }
@@ -110,8 +115,8 @@ var (
 	oidSubjectKeyID      = asn1.ObjectIdentifier{2, 5, 29, 14}
 )
 
-// checkCSRAttributes refuses attributes that Go passes over. OpenSSL takes
-// extensions, names among them, from Microsoft's attribute as well.
+// checkCSRAttributes refuses attributes that crypto/x509 ignores: OpenSSL also
+// reads extensions, including names, from Microsoft's attribute.
 func checkCSRAttributes(csr *x509.CertificateRequest) error {
 	var request struct {
 		Version    int
@@ -176,8 +181,8 @@ func checkCSRExtension(extension pkix.Extension) error {
 	}
 }
 
-// checkNameKinds refuses the alternative names that x509 drops without a word:
-// directory names, other names, registered ids.
+// checkNameKinds refuses the kinds of alternative names that crypto/x509 drops
+// silently: directory names, other names, registered ids.
 func checkNameKinds(value []byte) error {
 	var names []asn1.RawValue
 	if rest, err := asn1.Unmarshal(value, &names); err != nil || len(rest) > 0 {

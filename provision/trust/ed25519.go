@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/ed25519"
@@ -10,17 +10,15 @@ import (
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 )
 
-const ecdhLength = 32 // bytes of a curve 25519 public key
-
-// verifyKeyProof returns the ed25519 public key a node made, when the node
-// signed our nonce with it: otherwise it could present another machine's key.
-// Both are hex, as go-choria's gen25519 action sends them. Errors unwrap to
-// ErrKeyProof.
-func verifyKeyProof(reply wire.ED25519Reply, nonce string) (ed25519.PublicKey, error) {
+// VerifyKeyProof returns the ed25519 public key that a node generated, if the
+// node signed nonce with it. Without the proof a node could present the key of
+// another one. Key and signature are hex, the format of go-choria's gen25519
+// action. Errors unwrap to ErrKeyProof.
+func VerifyKeyProof(reply wire.ED25519Reply, nonce string) (ed25519.PublicKey, error) {
 	if nonce == "" {
 		return nil, fmt.Errorf("%w: there is no nonce to verify", ErrKeyProof)
 	}
-	key, err := decodeHex(reply.PublicKey, ed25519.PublicKeySize)
+	key, err := ParsePublicKey(reply.PublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("%w: its public key %w", ErrKeyProof, err)
 	}
@@ -37,8 +35,14 @@ func verifyKeyProof(reply wire.ED25519Reply, nonce string) (ed25519.PublicKey, e
 	return key, nil
 }
 
-// refuseSmallOrder refuses the few points of the curve for which anybody can make
-// signatures; crypto/ed25519 accepts them.
+// ParsePublicKey decodes an ed25519 public key of 64 hex digits. Its errors
+// continue a sentence about the key: "has 3 characters, want 64 hex digits".
+func ParsePublicKey(text string) (ed25519.PublicKey, error) {
+	return decodeHex(text, ed25519.PublicKeySize)
+}
+
+// refuseSmallOrder rejects the few points of the curve for which signatures can
+// be made without a private key; crypto/ed25519 accepts them.
 func refuseSmallOrder(key []byte) error {
 	point, err := new(edwards25519.Point).SetBytes(key)
 	if err != nil {
@@ -50,18 +54,8 @@ func refuseSmallOrder(key []byte) error {
 	return nil
 }
 
-// parseNodeECDH returns the 32 bytes of a node's ECDH public key, which the
-// jwt action sends in hex.
-func parseNodeECDH(text string) ([]byte, error) {
-	key, err := decodeHex(text, ecdhLength)
-	if err != nil {
-		return nil, fmt.Errorf("the node's ECDH public key %w", err)
-	}
-	return key, nil
-}
-
-// decodeHex wants exactly size bytes: the length is known before anything is
-// decoded, and crypto/ed25519 panics at keys of another one.
+// decodeHex requires exactly size bytes. It checks the length before decoding,
+// because crypto/ed25519 panics at keys of a wrong length.
 func decodeHex(text string, size int) ([]byte, error) {
 	if len(text) != hex.EncodedLen(size) {
 		return nil, fmt.Errorf("has %d characters, want %d hex digits", len(text), hex.EncodedLen(size))

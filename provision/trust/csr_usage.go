@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/ecdsa"
@@ -16,8 +16,8 @@ const (
 	minCurveBits = 256
 )
 
-// csrSignatures are the signatures a request may have: none with a hash that
-// collisions are known of.
+// csrSignatures lists the accepted signature algorithms: none uses a hash with
+// known collisions.
 var csrSignatures = []x509.SignatureAlgorithm{
 	x509.SHA256WithRSA, x509.SHA384WithRSA, x509.SHA512WithRSA,
 	x509.SHA256WithRSAPSS, x509.SHA384WithRSAPSS, x509.SHA512WithRSAPSS,
@@ -25,7 +25,7 @@ var csrSignatures = []x509.SignatureAlgorithm{
 	x509.PureEd25519,
 }
 
-// checkCSRStrength holds that neither key nor signature can be forged today.
+// checkCSRStrength refuses weak keys and signatures.
 func checkCSRStrength(csr *x509.CertificateRequest) error {
 	if !slices.Contains(csrSignatures, csr.SignatureAlgorithm) {
 		return fmt.Errorf("its signature is %s, want SHA-256 or better", csr.SignatureAlgorithm)

@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"crypto/ed25519"
@@ -24,14 +24,14 @@ func FuzzVerifyKeyProof(f *testing.F) {
 	f.Add("01"+strings.Repeat("00", 31), "01"+strings.Repeat("00", 63), "nonce")
 	f.Fuzz(func(t *testing.T, key, signature, nonce string) {
 		reply := wire.ED25519Reply{PublicKey: key, Signature: signature}
-		got, err := verifyKeyProof(reply, nonce)
+		got, err := VerifyKeyProof(reply, nonce)
 		if err != nil && !errors.Is(err, ErrKeyProof) {
 			t.Errorf("got error %v, want one that unwraps to ErrKeyProof", err)
 		}
 		if (err == nil) != (len(got) == ed25519.PublicKeySize) {
 			t.Errorf("got key %x and error %v, want one of them", got, err)
 		}
-		if _, other := verifyKeyProof(reply, nonce+"x"); err == nil && other == nil {
+		if _, other := VerifyKeyProof(reply, nonce+"x"); err == nil && other == nil {
 			t.Errorf("key %s and signature %s prove two nonces", key, signature)
 		}
 	})
@@ -46,9 +46,9 @@ func FuzzVerifyCSR(f *testing.F) {
 	f.Add("", "")
 	f.Add(good.PublicKey, good.CSR)
 	f.Add(csrPEM([]byte{0x30, 0x80}), good.PublicKey)
-	rules := csrRules{Identity: "n1", Deny: config.Default().CertDenyList}
+	rules := CSRRules{Identity: "n1", Deny: config.Default().CertDenyList}
 	f.Fuzz(func(t *testing.T, text, key string) {
-		got, err := verifyCSR(wire.CSRReply{CSR: text, PublicKey: key}, rules)
+		got, err := VerifyCSR(wire.CSRReply{CSR: text, PublicKey: key}, rules)
 		if err != nil {
 			if got != nil || !errors.Is(err, ErrCSR) {
 				t.Errorf("got a request %v and error %v, want one that unwraps to ErrCSR", got != nil, err)
@@ -63,7 +63,7 @@ func FuzzVerifyCSR(f *testing.F) {
 		if key, ok := got.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < 2048 {
 			t.Errorf("got an RSA key of %d bits", key.N.BitLen())
 		}
-		again, err := verifyCSR(wire.CSRReply{CSR: csrPEM(got.Raw), PublicKey: key}, rules)
+		again, err := VerifyCSR(wire.CSRReply{CSR: csrPEM(got.Raw), PublicKey: key}, rules)
 		if err != nil || string(again.Raw) != string(got.Raw) {
 			t.Errorf("the request that passed does not pass again: %v", err)
 		}
@@ -83,7 +83,7 @@ func FuzzParsePrivateKey(f *testing.F) {
 	f.Add("-----BEGIN PRIVATE KEY-----\nDEK-Info: x\n\nAAAA\n-----END PRIVATE KEY-----\n")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parsePrivateKey(text)
+		got, err := ParsePrivateKey(text)
 		if err != nil {
 			return
 		}
@@ -91,33 +91,9 @@ func FuzzParsePrivateKey(f *testing.F) {
 		if err != nil {
 			t.Fatalf("read a key that cannot be written: %v", err)
 		}
-		again, err := parsePrivateKey(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
-		if err != nil || !sameKey(got.Public(), again.Public()) {
+		again, err := ParsePrivateKey(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+		if err != nil || !SameKey(got.Public(), again.Public()) {
 			t.Errorf("the key that was read does not come back (%v)", err)
-		}
-	})
-}
-
-// FuzzParseCertificates holds that nothing stands beside the certificates that
-// are read: written again, they are the same ones.
-func FuzzParseCertificates(f *testing.F) {
-	f.Add("")
-	f.Add("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseCertificates(text)
-		if err != nil {
-			return
-		}
-		var written strings.Builder
-		for _, certificate := range got {
-			written.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}))
-		}
-		again, err := parseCertificates(written.String())
-		if err != nil || len(again) != len(got) {
-			t.Fatalf("got %d certificates, and %d of what they were written as (%v)", len(got), len(again), err)
-		}
-		if strings.TrimSpace(text) != "" && len(got) == 0 {
-			t.Errorf("got no certificate and no error of %q", text)
 		}
 	})
 }
