@@ -42,7 +42,7 @@ func (b *bench) write(path string, machine string, t table) error {
 		if err != nil {
 			return err
 		}
-		measured += "\nCPU profile of the profiled run, by function (`go tool pprof -top`):\n\n```\n" + top + "```\n\n"
+		measured += "\nCPU profile of the profiled run, by function (`go tool pprof -top`):\n\n```text\n" + top + "```\n\n"
 	}
 	whole, err := put(string(text), measured)
 	if err != nil {
