@@ -68,12 +68,12 @@ type Lab struct {
 	lifeline *os.File // children end when this end of the pipe is closed
 	// lifelineEnd is the end that children hold, kept for those that start later.
 	lifelineEnd *os.File
-	events   *events
-	releases *repository
-	release  string // that servers in service must have; empty: any
-	config   map[string]any
-	choria   settings
-	behaving sync.Mutex // keeps two writers of the behaviour file apart
+	events      *events
+	releases    *repository
+	release     string // that servers in service must have; empty: any
+	config      map[string]any
+	choria      settings
+	behaving    sync.Mutex // keeps two writers of the behaviour file apart
 
 	simulated *simulation // nil without simulated nodes
 	asking    sync.Mutex  // one question to it at a time
