@@ -182,9 +182,12 @@ func Adopt(file *os.File) error {
 	return adopt(file, dir)
 }
 
-// adopt gives a file that root created to the directory's owner.
-func adopt(file *os.File, dir fs.FileInfo) error {
-	if err := file.Chmod(fileMode(dir)); err != nil { // the umask does not apply to it
+func adopt(file *os.File, dir fs.FileInfo) error { return give(file, dir, fileMode(dir)) }
+
+// give gives what this process made in dir its mode, to which the umask does not
+// apply, and to the directory's owner what root made.
+func give(file *os.File, dir fs.FileInfo, mode fs.FileMode) error {
+	if err := file.Chmod(mode); err != nil {
 		return err
 	}
 	uid, gid := ownerOf(dir)

@@ -1,10 +1,10 @@
 package installstate
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,23 +34,14 @@ const (
 // removeLeftovers removes what processes that were killed left of that, once
 // there is a database: until then one may be in the making.
 func removeLeftovers(dir string) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	if _, err := os.Lstat(filepath.Join(dir, DatabaseFile)); err != nil {
 		return
 	}
-	defer root.Close()
-	if _, err := root.Lstat(DatabaseFile); err != nil {
-		return
-	}
-	entries, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		if name := entry.Name(); strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, probePrefix) {
-			_ = root.RemoveAll(name)
+	eachFile(dir, ".", func(state *os.Root, name string) {
+		if strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, probePrefix) {
+			_ = state.RemoveAll(name)
 		}
-	}
+	})
 }
 
 // createDatabase makes the database under another name and links it to its own,
@@ -61,24 +52,15 @@ func createDatabase(dir, path string) error {
 	if err != nil {
 		return unavailable(dir, err)
 	}
+	defer os.RemoveAll(made) // what stays is a leftover of the next run
 	temporary := filepath.Join(made, DatabaseFile)
 	if err = makeDatabase(dir, temporary); err == nil {
 		err = os.Link(temporary, path)
 	}
-	err = explain(path, err)
-	removed := os.RemoveAll(made)
 	if _, missing := os.Lstat(path); missing != nil {
-		if err == nil {
-			err = unavailable(path, missing)
-		}
-		return err
+		return cmp.Or(explain(path, err), unavailable(path, missing))
 	}
-	// It is there. If not from here, another process was faster, and may have
-	// removed what was made here.
-	if removed != nil {
-		return unavailable(made, removed)
-	}
-	return syncDirectory(dir)
+	return syncDirectory(dir) // not from here, if another process was faster
 }
 
 func makeDatabase(dir, path string) error {
@@ -106,12 +88,9 @@ func makeDatabase(dir, path string) error {
 // syncDirectory makes a new name in dir durable.
 func syncDirectory(dir string) error {
 	opened, err := os.Open(dir)
-	if err != nil {
-		return unavailable(dir, err)
+	if err == nil {
+		defer opened.Close()
+		err = opened.Sync()
 	}
-	defer opened.Close()
-	if err := opened.Sync(); err != nil {
-		return unavailable(dir, err)
-	}
-	return nil
+	return unavailable(dir, err)
 }

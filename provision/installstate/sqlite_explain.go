@@ -81,6 +81,8 @@ func probe(dir string) error {
 func unavailable(path string, err error) error {
 	hint := "; check the file system and the permissions of " + path
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrDamaged):
 		return err
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):

@@ -63,50 +63,35 @@ func ensureDatabase(dir, path string, create bool) error {
 	return createDatabase(dir, path)
 }
 
-// checkDatabaseFile looks at the file before SQLite does, which would follow
-// links and make an empty file a database.
+// checkDatabaseFile looks at the database and the files that SQLite keeps beside
+// it before SQLite does, which would follow links, make an empty file a database
+// and blame the database for the files beside it.
 func checkDatabaseFile(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return err
-	case err != nil:
-		return unavailable(path, err)
-	case !info.Mode().IsRegular():
-		return damaged(path, "it is not a regular file")
-	case info.Size() == 0:
-		return damaged(path, "it is empty")
-	}
 	directory, err := os.Stat(filepath.Dir(path))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unavailable(path, err)
 	}
-	if err := checkAccess(path, info, directory); err != nil {
-		return err
-	}
-	if err := checkCompanion(path+"-wal", directory); err != nil {
-		return err
-	}
-	return checkCompanion(path+"-shm", directory)
-}
-
-// checkCompanion looks at a file that SQLite keeps beside the database, since
-// SQLite would name the database alone.
-func checkCompanion(path string, directory fs.FileInfo) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return unavailable(path, err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w: %s is not a regular file; move it away", ErrUnavailable, path)
-	}
-	if err := checkAccess(path, info, directory); err != nil {
-		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) { // the last process has closed the database
-			return nil
+	for _, name := range [...]string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name == path:
+			return err
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return unavailable(name, err)
+		case name == path && !info.Mode().IsRegular():
+			return damaged(path, "it is not a regular file")
+		case name == path && info.Size() == 0:
+			return damaged(path, "it is empty")
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%w: %s is not a regular file; move it away", ErrUnavailable, name)
 		}
-		return err
+		if err := checkAccess(name, info, directory); err != nil {
+			if _, gone := os.Lstat(name); !errors.Is(gone, fs.ErrNotExist) { // else the last process has closed the database
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -223,13 +208,10 @@ func (d *database) close() (err error) {
 // identify refuses a database of another program or of a newer version.
 func (d *database) identify() error {
 	var application, version int
-	if err := d.readers.QueryRow("PRAGMA application_id").Scan(&application); err != nil {
-		return err
-	}
-	if err := d.readers.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return err
-	}
+	err := d.readers.QueryRow("SELECT * FROM pragma_application_id, pragma_user_version").Scan(&application, &version)
 	switch {
+	case err != nil:
+		return err
 	case application != applicationID:
 		return damaged(d.path, "it is a database of another program")
 	case version != schemaVersion:

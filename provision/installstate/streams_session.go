@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 )
@@ -177,10 +176,4 @@ func (e *streams) holder(session string, prove bool) (Holder, bool, error) {
 		}
 	}
 	return Holder{}, false, unanswered(fmt.Errorf("session %s: %w", session, errConflict))
-}
-
-// isSession reports whether the id has the form of rand.Text: one that another
-// program wrote may not be a valid key.
-func isSession(id string) bool {
-	return len(id) == len(rand.Text()) && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
