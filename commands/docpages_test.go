@@ -25,7 +25,8 @@ type page struct {
 
 // codeBlock is a block of code in a page.
 type codeBlock struct {
-	page, language, text string
+	page, section  string // section is the anchor of the heading above it
+	language, text string
 }
 
 // first is the block's first line, which names the block within its page.
@@ -60,6 +61,7 @@ func pages(t *testing.T) (all []page) {
 func readPage(path string, source []byte) page {
 	p := page{path: path}
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	section := ""
 	root := markdown.Parser().Parse(text.NewReader(source))
 	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -68,16 +70,17 @@ func readPage(path string, source []byte) page {
 		switch n := n.(type) {
 		case *ast.Heading:
 			if id, ok := n.AttributeString("id"); ok {
-				p.anchors = append(p.anchors, string(id.([]byte)))
+				section = string(id.([]byte))
+				p.anchors = append(p.anchors, section)
 			}
 		case *ast.Link:
 			p.links = append(p.links, string(n.Destination))
 		case *ast.Image:
 			p.links = append(p.links, string(n.Destination))
 		case *ast.FencedCodeBlock:
-			p.blocks = append(p.blocks, codeBlock{path, string(n.Language(source)), linesOf(n, source)})
+			p.blocks = append(p.blocks, codeBlock{path, section, string(n.Language(source)), linesOf(n, source)})
 		case *ast.CodeBlock:
-			p.blocks = append(p.blocks, codeBlock{path, "", linesOf(n, source)})
+			p.blocks = append(p.blocks, codeBlock{path, section, "", linesOf(n, source)})
 		}
 		return ast.WalkContinue, nil
 	})
@@ -100,7 +103,7 @@ func TestPagesAreRead(t *testing.T) {
 	if !slices.Equal(got.anchors, []string{"who-may-run-it"}) || !slices.Equal(got.links, []string{"docs/x.md#y", "run.svg", "c.md"}) {
 		t.Errorf("got anchors %q and links %q, want one and three", got.anchors, got.links)
 	}
-	want := []codeBlock{{"README.md", "sh", "provision once\n"}, {"README.md", "", "indented\n"}}
+	want := []codeBlock{{"README.md", "who-may-run-it", "sh", "provision once\n"}, {"README.md", "who-may-run-it", "", "indented\n"}}
 	if !slices.Equal(got.blocks, want) {
 		t.Errorf("got blocks %q, want %q", got.blocks, want)
 	}
