@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,12 +202,7 @@ func (a *app) runConfigShow() error {
 	return err
 }
 
-func (a *app) writeJSON(document any) error {
-	encoder := json.NewEncoder(a.Out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(document)
-}
+func (a *app) writeJSON(document any) error { return output.WriteJSON(a.Out, document) }
 
 // absolute is path from the root; the working directory is always known where
 // a file was found.

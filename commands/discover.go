@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -157,10 +156,7 @@ func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) (nodes []
 func (c *cycle) showDiscovered(report discovered, namesOnly bool) error {
 	switch {
 	case c.output == "json":
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return c.writeJSON(report)
 	case namesOnly:
 		for _, n := range report.Nodes {
 			if _, err := fmt.Fprintln(c.Out, n.Identity); err != nil {

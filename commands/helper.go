@@ -109,7 +109,7 @@ func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 		Outcome:        "configure",
 		Message:        t.Answer.Message,
 		Warnings:       append([]string{}, t.Warnings...),
-		Duration:       t.Took.Round(time.Millisecond).Seconds(),
+		Duration:       output.Seconds(t.Took),
 		Configuration:  t.Configuration,
 		ActionPolicies: slices.Sorted(maps.Keys(t.Answer.ActionPolicies)),
 		OPAPolicies:    slices.Sorted(maps.Keys(t.Answer.OPAPolicies)),
@@ -168,7 +168,7 @@ func (r trialReport) text(took time.Duration) string {
 	}
 	line("identity", r.Identity)
 	line("outcome", r.Outcome)
-	line("took", took.Round(time.Millisecond).String())
+	line("took", output.FormatDuration(took))
 	line("message", r.Message)
 	line("error", r.Error)
 	for _, warning := range r.Warnings {

@@ -71,12 +71,10 @@ func (s lastSeen) skipped() bool {
 // times of their own.
 func nodeEnd(node output.Node, run output.Run) time.Time {
 	if node.Started == nil {
-		return run.Started.Add(seconds(run.Duration))
+		return run.Started.Add(output.FromSeconds(run.Duration))
 	}
-	return node.Started.Add(seconds(node.Duration))
+	return node.Started.Add(output.FromSeconds(node.Duration))
 }
-
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // failedLastRun returns a function that reports whether a node failed in the last
 // run. A report that cannot be read only costs the order of nodes.

@@ -63,7 +63,7 @@ func (n nodeStatus) line(now time.Time) string {
 		parts = append(parts, n.Holder.String())
 	}
 	if !n.HeldUntil.IsZero() {
-		parts = append(parts, "held for another "+span(n.HeldUntil.Sub(now)))
+		parts = append(parts, "held for another "+output.FormatDuration(n.HeldUntil.Sub(now)))
 	}
 	line := n.Identity
 	if len(parts) > 0 {
@@ -109,7 +109,7 @@ func (r *lastRun) text(now time.Time) string {
 		return "none is recorded"
 	}
 	text := fmt.Sprintf("%s (%s), took %s, exit code %d", r.Started.Local().Format(time.DateTime), ago(now, r.Started),
-		span(time.Duration(r.Duration*float64(time.Second))), r.ExitCode)
+		output.FormatDuration(output.FromSeconds(r.Duration)), r.ExitCode)
 	if r.Site != "" {
 		text += ", site " + r.Site
 	}
@@ -179,24 +179,7 @@ func (c recordCounts) String() string {
 
 func ago(now, then time.Time) string {
 	if d := now.Sub(then); d >= time.Second {
-		return span(d) + " ago"
+		return output.FormatDuration(d) + " ago"
 	}
 	return "just now"
-}
-
-// span shows a time with the two units that matter.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	case d >= 10*time.Second:
-		return fmt.Sprintf("%ds", d/time.Second)
-	default:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	}
 }

@@ -78,7 +78,7 @@ func checkSecret(key, fileKey string, secret Secret, file string) []finding {
 			return checkSecretContent(key, secret.file)
 		}
 		return checkSecretFile(fileKey, secret.file)
-	case secret.value == mask:
+	case secret.value == Redacted:
 		return []finding{warning(key, "is the mask that config show prints", "write the secret itself")}
 	case secret.value != "":
 		return checkSecretText(key, "", secret.value)

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// mask stands for a secret wherever one would be printed.
-const mask = "****"
+// Redacted stands in every output for a text that must not be shown.
+const Redacted = "****"
 
 // Secret is a text that must not be shown. It prints as **** through every fmt
 // verb and every encoder; only Reveal gives it away. One that came from a file
@@ -42,7 +42,7 @@ func (s Secret) Reveal() (string, error) {
 // String is **** for a secret that is set and empty for one that is not.
 func (s Secret) String() string {
 	if s.IsSet() {
-		return mask
+		return Redacted
 	}
 	return ""
 }
@@ -57,7 +57,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (h Headers) masked() map[string]string {
 	shown := make(map[string]string, len(h))
 	for name := range h {
-		shown[name] = mask
+		shown[name] = Redacted
 	}
 	return shown
 }

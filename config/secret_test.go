@@ -44,7 +44,7 @@ pushgateway:
 		if strings.Contains(text, secretSample) || strings.Contains(text, fmt.Sprintf("%x", secretSample)) {
 			t.Errorf("%s shows the secret: %s", name, text)
 		}
-		if !strings.Contains(text, mask) {
+		if !strings.Contains(text, Redacted) {
 			t.Errorf("%s: got %s, want the mask in it", name, text)
 		}
 	}

@@ -78,7 +78,7 @@ func TestASecretsFileIsShownByItsName(t *testing.T) {
 	t.Parallel()
 	cfg, _ := load(t, "helper: DIR/helper\ntoken_file: DIR/secret\nbroker_provisioning_password: x\n")
 	got, problems := decoded(cfg.YAML())
-	if len(problems) > 0 || got.TokenFile != cfg.TokenFile || got.Token.IsSet() || got.BrokerPassword.value != mask {
+	if len(problems) > 0 || got.TokenFile != cfg.TokenFile || got.Token.IsSet() || got.BrokerPassword.value != Redacted {
 		t.Errorf("got token_file %q, token set %v, password %q and %v; want the file, no token and the mask", got.TokenFile, got.Token.IsSet(), got.BrokerPassword.value, problems)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"choria-provision/config"
 )
 
 // maxText bounds, in runes, a text from a node or helper wherever it is shown.
@@ -17,7 +19,7 @@ const maxText = 2000
 // left stands on one line. JWTs and private keys in PEM become ****, whoever
 // wrote them. Escaping twice changes nothing more.
 func Escape(text string) string {
-	text = credential.ReplaceAllString(text, hidden)
+	text = credential.ReplaceAllString(text, config.Redacted)
 	if clean(text) {
 		return text
 	}

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -22,58 +21,6 @@ const LastRunFile = "last-run.json"
 
 // ErrUnreadableReport is a stored report that this version cannot read.
 var ErrUnreadableReport = errors.New("the report of the last run cannot be read")
-
-// WriteJSON writes the document as `--output json` shows it. Nodes are encoded
-// one by one: a report of 50,000 is some 60 MB of text, and encoding it whole
-// would take several times that in memory.
-func (d Document) WriteJSON(w io.Writer) error {
-	nodes := d.Nodes
-	d.Nodes = []Node{}
-	frame, err := encode(d, "")
-	if err != nil {
-		return err
-	}
-	before, after, found := bytes.Cut(frame, []byte(noNodes)) // quotes inside of texts are escaped: there is one
-	if !found {
-		return errors.New("the report has no place for nodes")
-	}
-	out := bufio.NewWriter(w)
-	_, _ = out.Write(before) // bufio keeps the first error for Flush
-	_, _ = out.WriteString(noNodes[:len(noNodes)-1])
-	for i, node := range nodes {
-		text, err := encode(node, "    ")
-		if err != nil {
-			return err
-		}
-		_, _ = out.WriteString(separator(i) + "\n    ")
-		_, _ = out.Write(bytes.TrimRight(text, "\n"))
-	}
-	if len(nodes) > 0 {
-		_, _ = out.WriteString("\n  ")
-	}
-	_, _ = out.WriteString("]")
-	_, _ = out.Write(after)
-	return out.Flush()
-}
-
-// noNodes is how the document shows an empty list of nodes.
-const noNodes = `"nodes": []`
-
-func separator(i int) string {
-	if i == 0 {
-		return ""
-	}
-	return ","
-}
-
-func encode(v any, prefix string) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent(prefix, "  ")
-	err := encoder.Encode(v)
-	return text.Bytes(), err
-}
 
 // Save replaces the copy of the report at path, for the owner of its directory,
 // and returns the report as ReadReport takes it. The copy is complete and

@@ -55,7 +55,7 @@ func nodeLine(n Node) string {
 		text += " at " + n.Step
 	}
 	if n.Duration > 0 {
-		text += " after " + duration(n.Duration)
+		text += " after " + FormatDuration(FromSeconds(n.Duration))
 	}
 	if more := detail(n); more != "" {
 		text += ": " + more

@@ -32,7 +32,7 @@ func (l *LogEvents) details(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
 		if e.Err == nil || !l.nodes {
-			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": seconds(e.Took)}).Debug("discovered")
+			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": Seconds(e.Took)}).Debug("discovered")
 		}
 	case discovery.Admitted:
 		l.node(e.Identity, "").WithField("source", string(e.Source)).Debug("admitted")
@@ -43,13 +43,13 @@ func (l *LogEvents) details(event any) {
 	case provision.NodeAssigned:
 		l.node(e.Node, "").Debug("a worker takes it")
 	case provision.StepDone:
-		l.debug(e.Node, e.Step, e.Err).WithField("seconds", seconds(e.Took)).Debug("step done")
+		l.debug(e.Node, e.Step, e.Err).WithField("seconds", Seconds(e.Took)).Debug("step done")
 	case provision.Attempt:
-		l.debug(e.Node, "", e.Err).WithFields(logrus.Fields{"rpc": e.Action, "attempt": e.Number, "seconds": seconds(e.Took)}).Debug("called")
+		l.debug(e.Node, "", e.Err).WithFields(logrus.Fields{"rpc": e.Action, "attempt": e.Number, "seconds": Seconds(e.Took)}).Debug("called")
 	case provision.CallFailed:
 		l.debug(e.Node, "", e.Err).WithField("rpc", e.Action).Debug("call failed")
 	case provision.HelperDone:
-		l.debug(e.Node, "helper", e.Err).WithField("seconds", seconds(e.Took)).Debug("helper done")
+		l.debug(e.Node, "helper", e.Err).WithField("seconds", Seconds(e.Took)).Debug("helper done")
 	}
 }
 
@@ -57,7 +57,7 @@ func (l *LogEvents) result(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
 		if e.Err != nil { // without a log of its own it is the command's error, told once
-			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": seconds(e.Took)}).WithError(e.Err).Error("discovery failed")
+			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": Seconds(e.Took)}).WithError(e.Err).Error("discovery failed")
 		}
 	case discovery.Refused:
 		l.node(e.Identity, "").WithField("answers", e.Count).WithError(e.Err).Warn("refused")

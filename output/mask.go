@@ -7,11 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"choria-provision/config"
 	"choria-provision/provision"
 )
-
-// hidden stands for a secret.
-const hidden = "****"
 
 // Mask hides the texts of known secrets in what others say: nodes, helpers, a
 // gateway or a library may repeat what they were told. Copies share what they
@@ -49,7 +47,7 @@ func (m Mask) Hide(texts ...string) {
 	var pairs []string
 	longest := func(a, b string) int { return len(b) - len(a) } // one may begin with another
 	for _, text := range slices.SortedFunc(maps.Keys(m.known.texts), longest) {
-		pairs = append(pairs, text, hidden)
+		pairs = append(pairs, text, config.Redacted)
 	}
 	m.known.replacer.Store(strings.NewReplacer(pairs...))
 }

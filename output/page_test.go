@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestPage(t *testing.T) {
@@ -99,13 +97,5 @@ func TestPageKeepsTheFirstError(t *testing.T) {
 	p.Blank()
 	if !errors.Is(p.Err(), os.ErrClosed) {
 		t.Errorf("got %v, want %v", p.Err(), os.ErrClosed)
-	}
-}
-
-func TestDurationIsReadable(t *testing.T) {
-	t.Parallel()
-	got := []string{duration(0.04), duration(9.94), duration(12.3), duration(185), duration(7384)}
-	if diff := cmp.Diff([]string{"0.0s", "9.9s", "12s", "3m05s", "2h03m"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

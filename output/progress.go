@@ -78,7 +78,7 @@ func (m *progress) underWay(node string) bool {
 func (m *progress) frame(p *Page, now time.Time, height int) []string {
 	elapsed := now.Sub(m.started)
 	if m.planned == 0 {
-		line := fmt.Sprintf("Discovering: %d found, %s", m.found, duration(elapsed.Seconds()))
+		line := fmt.Sprintf("Discovering: %d found, %s", m.found, FormatDuration(elapsed))
 		return []string{ansi.Truncate(line, p.width, "…")}
 	}
 	lines := []string{m.bar(p, now)}
@@ -101,7 +101,7 @@ func (m *progress) bar(p *Page, now time.Time) string {
 	cells := max(10, p.width/4)
 	full := min(cells, cells*m.done/m.planned)
 	bar := p.paint(Good, strings.Repeat("█", full)) + p.paint(Dim, strings.Repeat("░", cells-full))
-	text := fmt.Sprintf(" %d of %d, %s", m.done, m.planned, duration(now.Sub(m.started).Seconds()))
+	text := fmt.Sprintf(" %d of %d, %s", m.done, m.planned, FormatDuration(now.Sub(m.started)))
 	return bar + text + m.estimate(now)
 }
 
@@ -115,7 +115,7 @@ func (m *progress) estimate(now time.Time) string {
 		return ""
 	}
 	left := now.Sub(m.started) / time.Duration(m.done) * time.Duration(rest)
-	text := ", about " + duration(left.Seconds()) + " left"
+	text := ", about " + FormatDuration(left) + " left"
 	if silent > 0 {
 		text += fmt.Sprintf(" without the %d silent", silent)
 	}
@@ -155,7 +155,7 @@ func (m *progress) firstCalls(now time.Time) []string {
 			oldest = since
 		}
 	}
-	return []string{fmt.Sprintf("  %d at their first call, the longest for %s", len(m.called), duration(now.Sub(oldest).Seconds()))}
+	return []string{fmt.Sprintf("  %d at their first call, the longest for %s", len(m.called), FormatDuration(now.Sub(oldest)))}
 }
 
 // workers lists busy nodes, the longest at their step first: the one that
@@ -181,7 +181,7 @@ func (m *progress) workers(now time.Time, room int) []string {
 		}
 		w, shown := m.busy[name], EscapeTo(name, maxName)
 		pad := strings.Repeat(" ", width-ansi.StringWidth(shown))
-		lines = append(lines, fmt.Sprintf("  %s%s  %-12s %6s", shown, pad, w.step, duration(now.Sub(w.since).Seconds())))
+		lines = append(lines, fmt.Sprintf("  %s%s  %-12s %6s", shown, pad, w.step, FormatDuration(now.Sub(w.since))))
 	}
 	return lines
 }

@@ -63,7 +63,7 @@ func (r *Report) Observe(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
 		r.doc.Discovery.Answers += e.Answers
-		r.doc.Discovery.Duration += seconds(e.Took)
+		r.doc.Discovery.Duration += Seconds(e.Took)
 	case discovery.Admitted:
 		r.doc.Discovery.Admitted++
 	case discovery.Refused:
@@ -94,7 +94,7 @@ func (r *Report) Finish(end End) Document {
 	defer r.mu.Unlock()
 	doc := r.doc
 	doc.Run.ExitCode = end.ExitCode
-	doc.Run.Duration = seconds(end.Finished.Sub(r.started))
+	doc.Run.Duration = Seconds(end.Finished.Sub(r.started))
 	doc.Run.Error = escapeError(end.Err)
 	doc.Run.Cause, doc.Run.Advice = Advise(end.Err)
 	doc.Totals.Unhandled = max(0, r.planned-r.handled)
@@ -117,7 +117,7 @@ func nodeOf(r provision.Result) Node {
 	n := Node{
 		Identity: EscapeTo(r.Node, maxName), Outcome: string(r.Outcome), Step: r.Step,
 		Error: escapeError(bare(r.Err)), Cause: id, Advice: advice, Message: EscapeTo(r.Message, maxText),
-		Attempts: r.Attempts, Duration: seconds(r.Took), Steps: []NodeStep{},
+		Attempts: r.Attempts, Duration: Seconds(r.Took), Steps: []NodeStep{},
 		Version: EscapeTo(r.Version, maxName), Upgrade: EscapeTo(r.Upgrade, maxName),
 		Plan: planOf(r.Plan),
 	}
@@ -126,7 +126,7 @@ func nodeOf(r provision.Result) Node {
 		n.Started = &started
 	}
 	for _, s := range r.Steps {
-		n.Steps = append(n.Steps, NodeStep{s.Step, seconds(s.Took)})
+		n.Steps = append(n.Steps, NodeStep{s.Step, Seconds(s.Took)})
 	}
 	for _, text := range r.Notices {
 		n.Notices = append(n.Notices, EscapeTo(text, maxText))
@@ -162,9 +162,4 @@ func planOf(p *provision.Plan) *Plan {
 		}
 	}
 	return plan
-}
-
-// seconds is d as reports show it, to the millisecond.
-func seconds(d time.Duration) float64 {
-	return d.Round(time.Millisecond).Seconds()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"choria-provision/provision"
 )
@@ -134,7 +133,7 @@ func took(n Node) string {
 	if n.Duration == 0 {
 		return ""
 	}
-	return duration(n.Duration)
+	return FormatDuration(FromSeconds(n.Duration))
 }
 
 // detail is what is to be said of a node beyond outcome and step.
@@ -168,7 +167,7 @@ func totals(p *Page, doc Document) {
 		parts = append(parts, fmt.Sprintf("%d beyond the limit", doc.Totals.Left))
 	}
 	count := doc.Totals.Nodes + doc.Totals.Unhandled + doc.Totals.Left
-	text := fmt.Sprintf("%s in %s: %s", plural(count, "node"), duration(doc.Run.Duration), strings.Join(parts, ", "))
+	text := fmt.Sprintf("%s in %s: %s", plural(count, "node"), FormatDuration(FromSeconds(doc.Run.Duration)), strings.Join(parts, ", "))
 	if doc.Run.DryRun {
 		text = "Dry run, nothing was changed. " + text
 	}
@@ -184,26 +183,4 @@ func outcomeCounts(outcomes map[string]int) []string {
 		}
 	}
 	return parts
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// duration is seconds as people read them: 0.3s, 12s, 3m05s.
-func duration(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.0fs", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	default:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
 }

@@ -3,10 +3,9 @@ package provision
 import (
 	"regexp"
 	"strings"
-)
 
-// maskedText stands for a value that must not be shown.
-const maskedText = "****"
+	"choria-provision/config"
+)
 
 // secretKey matches the configuration keys of Choria and its plugins whose
 // values are secret themselves; those that name a file are not.
@@ -29,7 +28,7 @@ func maskConfiguration(configuration map[string]string) map[string]string {
 func maskValue(key, value string) string {
 	secret := secretKey.MatchString(key) || jwtLike.MatchString(value) || strings.Contains(value, "PRIVATE KEY-----")
 	if secret && value != "" {
-		return maskedText
+		return config.Redacted
 	}
-	return userInURL.ReplaceAllString(value, "$1:"+maskedText+"@")
+	return userInURL.ReplaceAllString(value, "$1:"+config.Redacted+"@")
 }

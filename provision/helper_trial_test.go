@@ -102,7 +102,7 @@ func TestTrialDoesWhatARunWouldDo(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, tt.message)
 			}
 			wantCause(t, err, tt.cause, tt.message)
-			if got := trial.Configuration["plugin.x.password"]; got != "" && got != maskedText {
+			if got := trial.Configuration["plugin.x.password"]; got != "" && got != "****" {
 				t.Errorf("got the password %q, want it masked", got)
 			}
 		})
