@@ -173,7 +173,17 @@ func violationByOurs(rule packageRule, ours string, files []string) string {
 func readImports(t *testing.T) importsOf {
 	t.Helper()
 	found := importsOf{}
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	err := walkProduct(func(file string) error { return addImports(found, file) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// walkProduct calls visit for each file of the product: for every operating
+// system, without tests and without what the Go tool ignores.
+func walkProduct(visit func(file string) error) error {
+	return filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -182,12 +192,8 @@ func readImports(t *testing.T) importsOf {
 		case !strings.HasSuffix(file, ".go"), strings.HasSuffix(file, "_test.go"):
 			return nil
 		}
-		return addImports(found, file)
+		return visit(file)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 // skipDirectory returns fs.SkipDir for what the Go tool ignores, and for modules
