@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -53,7 +54,7 @@ func TestASecondSignalCountsOnceTheFirstIsOver(t *testing.T) {
 				}()
 				signals <- syscall.SIGINT
 				synctest.Wait()
-				if context.Cause(stop) != (Interrupted{syscall.SIGINT}) {
+				if !errors.Is(context.Cause(stop), Interrupted{syscall.SIGINT}) {
 					t.Errorf("got %v, want the first signal", context.Cause(stop))
 				}
 				begin := time.Now()

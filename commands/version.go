@@ -12,6 +12,8 @@ import (
 
 // release, commit and date are set by the linker flags of a build. Without them
 // what the Go command stamped counts.
+//
+//nolint:gochecknoglobals // the linker sets package variables, and nothing else
 var (
 	release = "development"
 	commit  string

@@ -97,6 +97,8 @@ func (n *node) gen25519(in json.RawMessage) provision.Reply {
 
 // nodeKey is one RSA key for all: making one takes longer than everything else
 // that a node does.
+//
+//nolint:gochecknoglobals // made once for the process, read only from then on
 var nodeKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
 func (n *node) gencsr() provision.Reply {

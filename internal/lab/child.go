@@ -29,7 +29,7 @@ func RunIfChild() {
 		err = runHelper(filepath.Dir(filepath.Clean(dir)), os.Stdin, os.Stdout)
 	case askerName:
 		out := os.Stdout
-		os.Stdout = os.Stderr // go-choria says some things there
+		os.Stdout = os.Stderr //nolint:reassign // go-choria prints to it, where the answer goes
 		err = runAsker(filepath.Dir(filepath.Clean(dir)), os.Stdin, out)
 	case fleetName:
 		err = runFleet(os.Stdin, os.Stdout)
