@@ -131,7 +131,7 @@ func (m Mask) Error(err error) error {
 	if err == nil || m.Replace(err.Error()) == err.Error() {
 		return err
 	}
-	if located, ok := err.(*provision.Error); ok { // reports take it apart
+	if located, ok := err.(*provision.Error); ok { //nolint:errorlint // the outermost one alone: reports take it apart
 		return &provision.Error{Node: located.Node, Step: located.Step, Err: m.Error(located.Err)}
 	}
 	return masked{err, m}

@@ -79,7 +79,7 @@ func TestMaskLeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("nothing to hide")
 	mask := NewMask([]string{"s3cret-token", "abc", ""})
-	if got := mask.Error(plain); got != plain {
+	if got := mask.Error(plain); got != plain { //nolint:errorlint // the same value, not one that wraps it
 		t.Errorf("got %v, want the error itself", got)
 	}
 	if got := mask.Error(nil); got != nil {

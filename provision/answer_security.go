@@ -32,6 +32,8 @@ func checkProvider(a Answer, c answerContext, f *findings) {
 // checkProviderUse holds the provider against the credentials that come with
 // the answer: one that uses others looks for them at the next start, and ends
 // when there are none.
+//
+//nolint:gocyclo // one flat list of rules, each a case of its own
 func checkProviderUse(a Answer, c answerContext, f *findings) {
 	const unused = "configuration: %s, with which the node does not use the %s it gets; set it to %s"
 	provider := a.Setting(trust.ProviderKey)

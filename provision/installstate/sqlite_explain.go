@@ -96,6 +96,8 @@ func unavailable(path string, err error) error {
 }
 
 // withoutPath leaves out what the message says already.
+//
+//nolint:errorlint // what wraps such an error says more, and stays
 func withoutPath(err error) error {
 	if at, ok := err.(*fs.PathError); ok {
 		return at.Err

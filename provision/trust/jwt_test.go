@@ -239,7 +239,7 @@ func TestTokensOutOfTheirTime(t *testing.T) {
 					t.Errorf("got claims %v and error %v, want one of them", got, err)
 				}
 				wantCause(t, err, tt.cause, tt.says)
-				if tt.cause != ErrJWT && errors.Is(err, ErrJWT) {
+				if !errors.Is(tt.cause, ErrJWT) && errors.Is(err, ErrJWT) {
 					t.Errorf("got error %v, want no word of another site", err)
 				}
 			})
