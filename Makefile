@@ -11,6 +11,7 @@ LDFLAGS := -s -w -X $(STAMP).release=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X 
 # Versions of the tools, pinned: they are run through the module proxy.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # What each fuzz test runs for, one after the other, with one worker.
 FUZZTIME  ?= 10m
@@ -33,6 +34,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt: run gofmt -w on these files'; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(GOLANGCI) run ./... # rules and their reasons: .golangci.yml
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
