@@ -28,6 +28,7 @@ build:
 test:
 	$(GO) test -race -timeout 20m -parallel 4 ./... # most tests wait for servers, not for the processor
 	cd tools && $(GO) test -race -timeout 20m ./... # Pushgateway and Prometheus: a module of its own
+	cd internal/bench && $(GO) test -race -timeout 20m ./... # likewise, so that the product depends on nothing of its
 	cd packaging/build && $(GO) test -timeout 20m ./... # builds all packages three times and installs them
 
 lint:
@@ -38,6 +39,7 @@ lint:
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
+	cd internal/bench && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
 	cd packaging/build && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
 
 # packages builds deb, rpm, OCI image, SBOM and checksums into bin/packages, the
@@ -94,7 +96,7 @@ man:
 # that are told with records in memory have them in /dev/shm.
 bench: build
 	$(CC) -O2 -static -Wall -Wextra -Werror -o bin/tinyhelper internal/bench/tinyhelper/tinyhelper.c
-	$(GO) build -trimpath -o bin/bench ./internal/bench
+	cd internal/bench && $(GO) build -trimpath -o ../../bin/bench .
 	$(GO) test -run '^$$' -bench . -count 3 ./internal/network | tee bin/calls.txt
 	bin/bench -calls bin/calls.txt -profile bin/bench.pprof -doc docs/performance.md
 	$(GO) test -run '^$$' -bench . -count 3 ./provision ./provision/installstate

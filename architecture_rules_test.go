@@ -52,7 +52,7 @@ var (
 var packageRules = []packageRule{
 	{".", []string{"commands"}, nil,
 		"main has arguments, streams and the exit code; everything else can be tested in commands"},
-	{"commands", append([]string{"examples", "internal/daemon", "internal/fleet", "internal/lab", "internal/named", "internal/status"}, daemonPackages...), nil,
+	{"commands", append([]string{"examples", "internal/daemon", "internal/fleet", "internal/lab", "internal/status"}, daemonPackages...), nil,
 		"commands declares and wires, so it sees all but the scripted nodes of tests; metrics go through output/metrics"},
 	{"config", nil, []string{"NATS"},
 		"a configuration is loaded and checked before anything is connected or written"},
@@ -74,7 +74,7 @@ var packageRules = []packageRule{
 		"continuous mode runs the sequence again and again; it shows nothing itself"},
 	{"output", []string{"config", "discovery", "provision", "provision/helper", "provision/trust", "provision/installstate"}, []string{"NATS"},
 		"observers see events, never the connection that caused them"},
-	{"output/metrics", []string{"output", "discovery", "provision"}, nil,
+	{"output/metrics", []string{"config", "output", "discovery", "provision"}, nil,
 		"metrics are one more observer"},
 	{"internal/status", []string{"provision/installstate", "output"}, nil,
 		"status reads what runs left behind, and works while no broker can be reached"},
@@ -82,8 +82,6 @@ var packageRules = []packageRule{
 		"one session serves once, node and each turn of watch, so it knows none of them"},
 	{"internal/daemon", daemonPackages, nil,
 		"the process side of watch wraps sessions and the watcher, and no command"},
-	{"internal/named", nil, nil,
-		"it only words errors of files; it goes into output/patherr.go"},
 	{"examples", nil, nil,
 		"embedded files have no code"},
 	{"internal/fake", []string{"config", "provision", "provision/installstate"}, nil,
@@ -92,8 +90,6 @@ var packageRules = []packageRule{
 		"light nodes answer over a broker as the scripted ones do"},
 	{"internal/lab", []string{"internal/fleet", "internal/network"}, nil,
 		"a lab runs the light nodes beside its broker, so it needs fleet, against the rule that only commands imports it"},
-	{"internal/bench", []string{"commands"}, nil,
-		"measurements start the product as a user does; internal/bench becomes a module of its own"},
 	{"internal/crash", nil, nil,
 		"it has only tests"},
 }
@@ -111,11 +107,4 @@ var fileRules = []fileRule{
 }
 
 // exceptions shrinks as code moves.
-var exceptions = []exception{
-	{".", "internal/lab", "commands/labrun.go: the child processes of a lab become a call of commands"},
-	{"commands", "client_golang", "output/metrics"},
-	{"output", "client_golang", "output/metrics"},
-	{"output", "internal/named", "output/patherr.go"},
-	{"internal/bench", "internal/fleet", "a module of its own in internal/bench"},
-	{"internal/bench", "internal/lab", "a module of its own in internal/bench"},
-}
+var exceptions []exception

@@ -7,12 +7,10 @@ import (
 	"os"
 
 	"choria-provision/commands"
-	"choria-provision/internal/lab"
 )
 
 func main() {
-	lab.RunIfChild() // servers and helper of provision lab are this program again
-
+	commands.RunIfLabChild()
 	if code, done := commands.AsProcess1(); done {
 		os.Exit(code)
 	}

@@ -19,6 +19,10 @@ import (
 	"choria-provision/internal/lab"
 )
 
+// RunIfLabChild runs as a server or the helper of `provision lab`, which are this
+// program again, and does not return then. Call it first.
+func RunIfLabChild() { lab.RunIfChild() }
+
 // commandEnded is a command run for the user that did not end with 0; its exit
 // code becomes ours.
 type commandEnded struct {
