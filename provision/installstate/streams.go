@@ -2,10 +2,10 @@ package installstate
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -244,34 +244,36 @@ func unanswered(err error) error {
 const pendingAge = 7 * 24 * time.Hour
 
 func (e *streams) each(pendingOnly bool, visit func(string, row) error) error {
-	type found struct {
-		identity string
-		row      row
-	}
-	var all []found
 	var since time.Time
 	if pendingOnly {
 		since = time.Now().Add(-pendingAge)
 	}
-	err := e.scan(nodePrefix+">", since, func(key string, data []byte, revision uint64) {
-		identity, ok := nodeIdentity(key)
-		if r := decodeRow(data, revision); ok && (r.pending || !pendingOnly) {
-			all = append(all, found{identity, r})
-		}
-	})
-	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.identity, b.identity) })
-	for _, f := range all {
-		if err := visit(f.identity, f.row); err != nil {
-			return err
+	rows, err := e.rows(since)
+	for _, identity := range slices.Sorted(maps.Keys(rows)) {
+		if r := rows[identity]; r.pending || !pendingOnly {
+			if err := visit(identity, r); err != nil {
+				return err
+			}
 		}
 	}
 	return err
 }
 
+// rows returns the rows that were written since a time, zero for all.
+func (e *streams) rows(since time.Time) (map[string]row, error) {
+	rows := map[string]row{}
+	err := e.scan(nodePrefix+">", since, func(key string, data []byte, revision uint64) {
+		if identity, ok := nodeIdentity(key); ok {
+			rows[identity] = decodeRow(data, revision)
+		}
+	})
+	return rows, err
+}
+
 // prefetch scans when a request for each of the rows would take longer.
-func (e *streams) prefetch(count int) (rows map[string]row, err error) {
+func (e *streams) prefetch(count int) (map[string]row, error) {
 	var stored uint64
-	err = e.repeat(usualPatience, func(ctx context.Context) error {
+	err := e.repeat(usualPatience, func(ctx context.Context) error {
 		status, err := e.b.Records.Status(ctx)
 		if err == nil {
 			stored = status.Values()
@@ -281,11 +283,7 @@ func (e *streams) prefetch(count int) (rows map[string]row, err error) {
 	if err != nil || count < 10 || stored/10 > uint64(count) {
 		return nil, err
 	}
-	rows = map[string]row{}
-	return rows, e.each(false, func(identity string, r row) error {
-		rows[identity] = r
-		return nil
-	})
+	return e.rows(time.Time{})
 }
 
 // scan visits every key of the records bucket that matches the filter and was
@@ -293,8 +291,6 @@ func (e *streams) prefetch(count int) (rows map[string]row, err error) {
 // key, where a request each takes 170.
 func (e *streams) scan(filter string, since time.Time, visit func(key string, data []byte, revision uint64)) error {
 	stream, prefix := "KV_"+e.b.Records.Bucket(), "$KV."+e.b.Records.Bucket()+"."
-	starting, started := context.WithTimeout(e.ctx, usualPatience)
-	defer started()
 	config := jetstream.OrderedConsumerConfig{
 		FilterSubjects:    []string{prefix + filter},
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
@@ -303,11 +299,14 @@ func (e *streams) scan(filter string, since time.Time, visit func(key string, da
 	if !since.IsZero() {
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}
+	starting, started := context.WithTimeout(e.ctx, usualPatience)
+	defer started()
 	consumer, err := e.b.JetStream.OrderedConsumer(starting, stream, config)
 	if err != nil {
 		return e.unanswered(err)
 	}
-	if consumer.CachedInfo().NumPending == 0 {
+	pending := consumer.CachedInfo().NumPending
+	if pending == 0 {
 		return nil
 	}
 	messages, err := consumer.Messages()
@@ -315,7 +314,7 @@ func (e *streams) scan(filter string, since time.Time, visit func(key string, da
 		return e.unanswered(err)
 	}
 	defer messages.Stop()
-	for pending := uint64(1); pending > 0; {
+	for pending > 0 {
 		message, err := messages.Next(jetstream.NextMaxWait(scanTimeout))
 		if err != nil {
 			return e.unanswered(err)

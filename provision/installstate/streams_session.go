@@ -59,21 +59,21 @@ func (e *streams) session(idle bool) (string, error) {
 		e.own = nil
 	}
 	own, err := e.startSession()
-	if err == nil {
-		e.own = own
+	if err != nil {
+		return "", err
 	}
-	return own.id, err
+	e.own = own
+	return own.id, nil
 }
 
-func (e *streams) startSession() (*streamSession, error) {
-	s := &streamSession{id: rand.Text(), ttl: e.b.TTL, renewed: time.Now(), done: make(chan struct{})}
-	data, err := json.Marshal(Holder{PID: os.Getpid(), Host: e.b.Host, Since: s.renewed.UTC().Round(0)})
-	if err != nil {
-		return s, err
+func (e *streams) startSession() (s *streamSession, err error) {
+	s = &streamSession{id: rand.Text(), ttl: e.b.TTL, renewed: time.Now(), done: make(chan struct{})}
+	s.data, err = json.Marshal(Holder{PID: os.Getpid(), Host: e.b.Host, Since: s.renewed.UTC().Round(0)})
+	if err == nil {
+		s.revision, err = e.cas(write{bucket: e.b.Sessions, key: s.id, data: s.data, patience: usualPatience})
 	}
-	s.data = data
-	if s.revision, err = e.cas(write{bucket: e.b.Sessions, key: s.id, data: data, patience: usualPatience}); err != nil {
-		return s, err
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	s.cancel = cancel
@@ -92,9 +92,6 @@ func (s *streamSession) keep(ctx context.Context, e *streams) {
 			return
 		case <-ticker.C:
 			if errors.Is(s.renew(e), errConflict) {
-				s.mu.Lock()
-				s.lost = true
-				s.mu.Unlock()
 				return
 			}
 		}
@@ -109,13 +106,13 @@ func (s *streamSession) renew(e *streams) error {
 	}
 	s.mu.Unlock()
 	revision, err := e.cas(w)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revision, s.renewed, s.pending = revision, s.pending, time.Time{}
-	return nil
+	if err == nil {
+		s.revision, s.renewed, s.pending = revision, s.pending, time.Time{}
+	}
+	s.lost = s.lost || errors.Is(err, errConflict)
+	return err
 }
 
 // deadline is in the past when the session is lost.

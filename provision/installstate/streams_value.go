@@ -3,10 +3,12 @@ package installstate
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,38 +31,13 @@ const (
 // keyToken encodes any text as one token of a key. Dots would separate tokens,
 // and those of a..b make no valid key.
 func keyToken(text string) string {
-	var token strings.Builder
-	for _, c := range []byte(text) {
-		switch {
-		case c == '.':
-			token.WriteByte('/')
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-			token.WriteByte(c)
-		default:
-			fmt.Fprintf(&token, "=%02X", c)
-		}
-	}
-	return token.String()
+	return strings.NewReplacer(".", "/", "~", "=7E", "%", "=", "+", "=20").Replace(url.QueryEscape(text))
 }
 
 // tokenText decodes what keyToken encodes, and nothing else.
 func tokenText(token string) (string, bool) {
-	var text []byte
-	for rest := token; rest != ""; {
-		switch {
-		case rest[0] == '/':
-			text, rest = append(text, '.'), rest[1:]
-		case rest[0] == '=' && len(rest) > 2:
-			c, err := strconv.ParseUint(rest[1:3], 16, 8)
-			if err != nil {
-				return "", false
-			}
-			text, rest = append(text, byte(c)), rest[3:]
-		default:
-			text, rest = append(text, rest[0]), rest[1:]
-		}
-	}
-	return string(text), keyToken(string(text)) == token
+	text, err := url.QueryUnescape(strings.NewReplacer("/", ".", "=", "%").Replace(token))
+	return text, err == nil && keyToken(text) == token
 }
 
 func nodeKey(identity string) (string, error) {
@@ -168,29 +145,19 @@ func (e *streams) setParts(key string, next value) (head []byte, err error) {
 	} else if at, _, _, ok := parseParts(current); ok {
 		place = 1 - at
 	}
-	parts := slices.Collect(slices.Chunk(next.data, partSize))
-	for i, part := range parts {
-		if err := e.put(partKey(key, place, i), part); err != nil {
+	count := 0
+	for part := range slices.Chunk(next.data, partSize) {
+		err := e.repeat(usualPatience, func(ctx context.Context) error {
+			_, err := e.b.Records.Put(ctx, partKey(key, place, count), part)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
+		count++
 	}
 	sum := sha256.Sum256(next.data)
-	return fmt.Appendf(nil, partsForm, place, len(parts), hex.EncodeToString(sum[:])), nil
-}
-
-// put stores a part, whatever is there.
-func (e *streams) put(key string, data []byte) error {
-	for range maxConflicts {
-		_, revision, err := e.get(e.b.Records, key)
-		if err != nil {
-			return err
-		}
-		_, err = e.cas(write{bucket: e.b.Records, key: key, data: data, revision: revision, patience: usualPatience})
-		if !errors.Is(err, errConflict) {
-			return err
-		}
-	}
-	return unanswered(errConflict)
+	return fmt.Appendf(nil, partsForm, place, count, hex.EncodeToString(sum[:])), nil
 }
 
 // whole returns the value behind data, nil if its parts are not there.
