@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,15 +28,11 @@ func newSQLite(dir string) *sqlite { return &sqlite{dir: dir} }
 
 // change is one compare-and-set and what came of it.
 type change struct {
-	durable  bool
-	identity string // of a row; empty: a value
-	row      row
-	name     string // of a value
-	value    value
-
-	done     chan struct{} // closed when the rest is known
-	revision uint64
-	err      error
+	durable   bool
+	statement string
+	arguments []any
+	done      chan struct{} // closed when err is known
+	err       error
 }
 
 // open returns the database. With create false a missing one is fs.ErrNotExist.
@@ -101,7 +98,7 @@ func (e *sqlite) query(read func(*database) error) error {
 		return err
 	}
 	if err := read(db); !errors.Is(err, sql.ErrNoRows) {
-		return db.explain(err)
+		return explain(db.path, err)
 	}
 	return nil
 }
@@ -131,30 +128,47 @@ func (e *sqlite) each(pendingOnly bool, visit func(string, row) error) error {
 	return errors.Join(visitErr, err)
 }
 
+// write draws revisions at random: a row that was removed and made again is
+// another one.
 func (e *sqlite) write(identity string, next row, durable bool) (uint64, error) {
-	c := &change{identity: identity, row: next, durable: durable}
-	e.do(c)
-	return c.revision, c.err
+	revision := newRevision()
+	switch {
+	case next.record == nil && next.session == "":
+		return 0, e.do(durable, removeRow, identity, next.revision)
+	case next.revision == 0:
+		return revision, e.do(durable, insertRow, identity, next.record, next.session, next.pending, revision)
+	default:
+		return revision, e.do(durable, updateRow, next.record, next.session, next.pending, revision, identity, next.revision)
+	}
 }
 
 func (e *sqlite) setValue(name string, next value) error {
-	c := &change{name: name, value: next, durable: true}
-	e.do(c)
-	return c.err
+	switch {
+	case next.data == nil:
+		return e.do(true, removeValue, name, next.revision)
+	case next.revision == 0:
+		return e.do(true, insertValue, name, next.data, newRevision())
+	default:
+		return e.do(true, updateValue, next.data, newRevision(), name, next.revision)
+	}
 }
 
-func (e *sqlite) do(c *change) {
+func newRevision() uint64 { return rand.Uint64N(1<<63-1) + 1 }
+
+// do has a statement executed that changes one row, and returns errConflict if
+// there is none.
+func (e *sqlite) do(durable bool, statement string, arguments ...any) error {
 	db, err := e.open(true)
 	if err != nil {
-		c.err = err
-		return
+		return err
 	}
-	c.done = make(chan struct{})
+	c := &change{durable: durable, statement: statement, arguments: arguments, done: make(chan struct{})}
 	select {
 	case db.changes <- c:
 		<-c.done
+		return c.err
 	case <-db.closing:
-		c.err = errors.Join(ErrUnavailable, sql.ErrConnDone)
+		return errors.Join(ErrUnavailable, sql.ErrConnDone)
 	}
 }
 
@@ -240,19 +254,11 @@ func (d *database) inPlace() error {
 // callers wait while the one before is under way.
 func (d *database) serve() {
 	for {
-		var batch []*change
 		select {
 		case c := <-d.changes:
-			batch = d.gather(c)
+			d.commit(d.gather(c))
 		case <-d.closing:
 			return
-		}
-		err := d.explain(d.transaction(batch))
-		for _, c := range batch {
-			if err != nil { // a change whose revision is outdated failed alone
-				c.err = err
-			}
-			close(c.done)
 		}
 	}
 }
@@ -266,6 +272,16 @@ func (d *database) gather(first *change) []*change {
 		default:
 			return batch
 		}
+	}
+}
+
+func (d *database) commit(batch []*change) {
+	err := explain(d.path, d.transaction(batch))
+	for _, c := range batch {
+		if err != nil { // a change whose revision is outdated failed alone
+			c.err = err
+		}
+		close(c.done)
 	}
 }
 
@@ -283,9 +299,7 @@ const (
 	readValue   = `SELECT data, revision FROM stored_values WHERE name = ?`
 	listAll     = `SELECT identity, record, session, pending, revision FROM nodes ORDER BY identity`
 	listPending = `SELECT identity, record, session, pending, revision FROM nodes WHERE pending ORDER BY identity`
-)
 
-const (
 	insertRow   = `INSERT INTO nodes (identity, record, session, pending, revision) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	updateRow   = `UPDATE nodes SET record = ?, session = ?, pending = ?, revision = ? WHERE identity = ? AND revision = ?`
 	removeRow   = `DELETE FROM nodes WHERE identity = ? AND revision = ?`
@@ -307,23 +321,16 @@ func (w *writer) run(statement string, arguments ...any) (sql.Result, error) {
 	return prepared.Exec(arguments...)
 }
 
-// transaction stores the changes in the order they came.
+// transaction makes the changes in the order they came.
 func (d *database) transaction(changes []*change) error {
 	w := d.quick
-	for _, c := range changes {
-		if c.durable {
-			w = d.durable
-		}
+	if slices.ContainsFunc(changes, func(c *change) bool { return c.durable }) {
+		w = d.durable
 	}
-	_, err := w.run(`BEGIN IMMEDIATE`)
-	if err != nil {
+	if _, err := w.run(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
-	for _, c := range changes {
-		if err = w.apply(c); err != nil {
-			break
-		}
-	}
+	err := w.apply(changes)
 	if err == nil {
 		err = d.inPlace()
 	}
@@ -336,36 +343,17 @@ func (d *database) transaction(changes []*change) error {
 	return err
 }
 
-// apply makes one compare-and-set. Revisions are drawn at random: a row that was
-// removed and made again is another one.
-func (w *writer) apply(c *change) error {
-	c.revision = rand.Uint64N(1<<63-1) + 1
-	result, err := w.exec(c)
-	if err != nil {
-		return err
+func (w *writer) apply(changes []*change) error {
+	for _, c := range changes {
+		result, err := w.run(c.statement, c.arguments...)
+		if err != nil {
+			return err
+		}
+		if changed, err := result.RowsAffected(); err != nil {
+			return err
+		} else if changed == 0 {
+			c.err = errConflict
+		}
 	}
-	affected, err := result.RowsAffected()
-	if err == nil && affected == 0 {
-		c.err = errConflict
-	}
-	return err
-}
-
-func (w *writer) exec(c *change) (sql.Result, error) {
-	r, v := c.row, c.value
-	switch {
-	case c.name != "" && v.data == nil:
-		return w.run(removeValue, c.name, v.revision)
-	case c.name != "" && v.revision == 0:
-		return w.run(insertValue, c.name, v.data, c.revision)
-	case c.name != "":
-		return w.run(updateValue, v.data, c.revision, c.name, v.revision)
-	case r.record == nil && r.session == "":
-		c.revision = 0
-		return w.run(removeRow, c.identity, r.revision)
-	case r.revision == 0:
-		return w.run(insertRow, c.identity, r.record, r.session, r.pending, c.revision)
-	default:
-		return w.run(updateRow, r.record, r.session, r.pending, c.revision, c.identity, r.revision)
-	}
+	return nil
 }
