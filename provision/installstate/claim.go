@@ -3,6 +3,7 @@ package installstate
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 )
 
 // Claim is this process's exclusive right to work on one node. It ends with
@@ -12,36 +13,29 @@ type Claim struct {
 	store    *Store
 	identity string
 	release  sync.Once
-
-	mu      sync.Mutex
-	written bool
-	row     row // as this process wrote it last, when written
+	row      atomic.Pointer[row] // see written
 }
 
-// last returns the row as this process wrote it last, if it did.
-func (c *Claim) last() (row, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.row, c.written
-}
-
-// established reports whether the claim is in the node's row. A nil claim is not.
-func (c *Claim) established() bool {
+// written returns the node's row as this process wrote it last, nil before the
+// claim is in it. A nil claim has none.
+func (c *Claim) written() *row {
 	if c == nil {
-		return false
+		return nil
 	}
-	_, written := c.last()
-	return written
+	return c.row.Load()
 }
 
-// wrote keeps the row that this process wrote. A nil claim keeps nothing.
 func (c *Claim) wrote(r row) {
-	if c == nil {
-		return
+	if c != nil {
+		c.row.Store(&r)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.row, c.written = r, true
+}
+
+// claimOn returns the claim that is held on the node through this Store, or nil.
+func (s *Store) claimOn(identity string) *Claim {
+	held, _ := s.claims.Load(identity)
+	claim, _ := held.(*Claim)
+	return claim
 }
 
 // AcquireLock claims one node for this process, whatever its record says, and
@@ -90,12 +84,10 @@ func (s *Store) enter(c *Claim) (session string, taken bool, err error) {
 
 // idle reports whether no claim is held.
 func (s *Store) idle() bool {
-	idle := true
-	s.claims.Range(func(any, any) bool {
-		idle = false
+	for range s.claims.Range {
 		return false
-	})
-	return idle
+	}
+	return true
 }
 
 // heldBy returns *LockHeld when the session's process lives, nil when it is gone.

@@ -154,42 +154,26 @@ func (s *Store) CheckClaims() error {
 // as it is; the state as a whole may be ErrUnavailable, ErrDamaged or
 // ErrOldState. Load needs no claim.
 func (s *Store) Load(identity string) (Record, error) {
-	r, err := s.read(identity)
+	r, _, err := s.read(identity, false)
 	if err != nil {
 		return Record{}, err
 	}
 	return r.decode(identity)
 }
 
-// read returns the node's row; that of a claimed node cannot have changed since
-// this process wrote it.
-func (s *Store) read(identity string) (row, error) {
-	if claim := s.claimOn(identity); claim != nil {
-		if r, ok := claim.last(); ok {
-			return r, nil
-		}
+// read returns the node's row. That of a claimed node cannot have changed since
+// this process wrote it. A guess was prefetched and may be outdated; one to begin
+// a change with is taken once and may be of any age.
+func (s *Store) read(identity string, change bool) (r row, guess bool, err error) {
+	prefetched, guess := s.prefetched.get(identity, change)
+	if written := s.claimOn(identity).written(); written != nil {
+		return *written, false, nil
 	}
-	if r, ok := s.prefetched.fresh(identity); ok {
-		return r, nil
+	if guess {
+		return prefetched, true, nil
 	}
-	return s.engine.read(identity)
-}
-
-// current returns the row to begin a change with. A guess may be outdated, which
-// costs another attempt.
-func (s *Store) current(identity string) (r row, guess bool, err error) {
-	if r, ok := s.prefetched.take(identity); ok && !s.claimOn(identity).established() {
-		return r, true, nil
-	}
-	r, err = s.read(identity)
+	r, err = s.engine.read(identity)
 	return r, false, err
-}
-
-// claimOn returns the claim that is held on the node through this Store, or nil.
-func (s *Store) claimOn(identity string) *Claim {
-	claim, _ := s.claims.Load(identity)
-	held, _ := claim.(*Claim)
-	return held
 }
 
 func (r row) decode(identity string) (Record, error) {
@@ -216,13 +200,13 @@ const maxConflicts = 100
 func (s *Store) change(identity string, durable bool, edit func(row) (row, error)) error {
 	claim := s.claimOn(identity)
 	for range maxConflicts {
-		current, guess, err := s.current(identity)
+		current, guess, err := s.read(identity, true)
 		if err != nil {
 			return err
 		}
 		next, err := edit(current)
 		switch {
-		case err != nil && guess:
+		case err != nil && guess: // another attempt costs no more than the read that was spared
 			continue
 		case err != nil:
 			return err
@@ -234,7 +218,7 @@ func (s *Store) change(identity string, durable bool, edit func(row) (row, error
 			return nil
 		case !errors.Is(err, errConflict):
 			return err
-		case claim.established():
+		case claim.written() != nil:
 			return fmt.Errorf("%s: %w to another session", quote(identity), ErrClaimLost)
 		}
 	}
