@@ -24,6 +24,10 @@ if [ -z "$csr" ] && [ -n "${PROVISION_DRY_RUN:-}" ]; then
 	printf '{"defer": true, "msg": "no certificate is signed in a dry run"}\n'
 	exit 0
 fi
+if [ -z "$csr" ]; then
+	echo "the input holds no csr: turn on features.pki" >&2 # stderr is shown to the operator
+	exit 1
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
