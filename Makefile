@@ -20,7 +20,7 @@ FUZZFLAGS := -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill outages man packages install fuzz vuln
+.PHONY: build test lint demo cover bench soak kill outages man picture packages install fuzz vuln
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -88,6 +88,10 @@ cover:
 man:
 	$(GO) test ./commands -run TestManPageIsCurrent -update
 	cd packaging/build && $(GO) run ./manpage <../../docs/configuration.md >../../docs/provision.yaml.5
+
+# picture takes the README's picture of a run in a lab anew.
+picture:
+	$(GO) test ./commands -run 'TestPicture' -count 1 -update
 
 # bench measures against go-choria's stock clients, for some twenty minutes on a
 # machine that does nothing else, and writes what it saw into
