@@ -212,7 +212,7 @@ func (c *cycle) runner() (*provision.Runner, error) {
 		Config: c.cfg, RPC: rpc, Connected: rpc.Connected(c.cfg.ConnectTimeout.Duration), Helper: c.asks(helper), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
-		Force:  c.options.force, Limit: c.cfg.Limit, Announcements: new(provision.Announcements), Troubled: failedLastRun(c.store), Hide: c.seen.mask.Hide,
+		Force:  c.options.force, Limit: c.cfg.Limit, Announcements: new(provision.Announcements), Troubled: failedLastRun(c.store), Hide: c.seen.redactor.Add,
 	}, nil
 }
 

@@ -102,14 +102,14 @@ func (c *cycle) observeDiscovery(report *discovered) (closeLive func(), err erro
 		live := output.NewLive(file, output.PageOptions{Color: c.color})
 		observers, stderr, closeLive = append(observers, live), live, live.Close
 	}
-	mask := output.NewMask(secretsOf(c.cfg))
-	logger, closeLog, err := c.logger(c.cfg, stderr, mask)
+	redactor := output.NewRedactor(secretsOf(c.cfg))
+	logger, closeLog, err := c.logger(c.cfg, stderr, redactor)
 	if err != nil {
 		closeLive()
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	c.closers = append(c.closers, func() { _ = closeLog() })
-	c.seen = &seen{logger: logger, mask: mask, tell: mask.Tell(output.Tell(observers...))}
+	c.seen = &seen{logger: logger, redactor: redactor, tell: redactor.Emit(output.Emit(observers...))}
 	return closeLive, nil
 }
 

@@ -51,7 +51,7 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 	if err != nil && stop.Err() != nil {
 		return fmt.Errorf("%w: the helper was ended", interruption(stop))
 	}
-	report := newTrialReport(in.Identity, trial, err).hide(output.NewMask(secretsOf(cfg)))
+	report := newTrialReport(in.Identity, trial, err).hide(output.NewRedactor(secretsOf(cfg)))
 	if shown := a.showTrial(report, trial.Took); shown != nil {
 		return shown
 	}
@@ -136,15 +136,15 @@ func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 }
 
 // hide escapes what the helper said, and hides the secrets it repeated.
-func (r trialReport) hide(mask output.Mask) trialReport {
-	safe := func(text string) string { return output.Escape(mask.Replace(text)) }
+func (r trialReport) hide(redactor output.Redactor) trialReport {
+	safe := func(text string) string { return output.Escape(redactor.Replace(text)) }
 	r.Message, r.Error = safe(r.Message), safe(r.Error)
 	for i, warning := range r.Warnings {
 		r.Warnings[i] = safe(warning)
 	}
 	shown := map[string]string{}
 	for key, value := range r.Configuration {
-		shown[key] = mask.Replace(value)
+		shown[key] = redactor.Replace(value)
 	}
 	r.Configuration = shown
 	return r

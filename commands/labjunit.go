@@ -77,7 +77,7 @@ func runSays(node output.Node) string {
 		return ""
 	}
 	text := "\n" + node.Outcome
-	for _, part := range []struct{ lead, text string }{{" at ", node.Step}, {": ", node.Error}, {": ", node.Message}, {"\nhint: ", node.Advice}} {
+	for _, part := range []struct{ lead, text string }{{" at ", node.Step}, {": ", node.Error}, {": ", node.Message}, {"\nhint: ", node.Hint}} {
 		if part.text != "" {
 			text += part.lead + part.text
 		}

@@ -133,7 +133,7 @@ func (s lifecycleStep) result(identity string, err error) lifecycleResult {
 	case errors.Is(err, errNothing):
 		r.Outcome = "skipped"
 	}
-	r.Cause, r.Advice = output.Advise(err)
+	r.Cause, r.Advice = output.Hint(err)
 	return r
 }
 
@@ -161,7 +161,7 @@ type nodeFailed struct {
 
 func (f nodeFailed) Error() string {
 	text := f.identity + ": " + output.Escape(f.cause.Error())
-	if _, advice := output.Advise(f.cause); advice != "" {
+	if _, advice := output.Hint(f.cause); advice != "" {
 		text += "\n  " + advice
 	}
 	return text
@@ -216,7 +216,7 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, store *insta
 		client.Collectives, client.MainCollective = []string{collective}, collective
 		client.Choria.NatsUser, client.Choria.NatsPass = "", ""
 	}
-	logger, closeLog, err := a.logger(cfg, a.Err, output.NewMask(secretsOf(cfg)))
+	logger, closeLog, err := a.logger(cfg, a.Err, output.NewRedactor(secretsOf(cfg)))
 	if err != nil {
 		return provision.Lifecycle{}, nil, fmt.Errorf("%w: %w", errConfig, err)
 	}

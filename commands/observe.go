@@ -21,26 +21,26 @@ import (
 
 // seen is everything that observes a cycle and outlives its work.
 type seen struct {
-	tell    func(any)
-	mask    output.Mask
-	logger  *logrus.Logger
-	report  *output.Report
-	metrics *metrics.Metrics
-	live    *output.Live // nil where nothing moves
+	tell     func(any)
+	redactor output.Redactor
+	logger   *logrus.Logger
+	report   *output.Report
+	metrics  *metrics.Metrics
+	live     *output.Live // nil where nothing moves
 }
 
 func (c *cycle) observers() (*seen, error) {
-	s := &seen{mask: output.NewMask(secretsOf(c.cfg))}
+	s := &seen{redactor: output.NewRedactor(secretsOf(c.cfg))}
 	terminal := output.IsTerminal(c.Err) && c.output == "text" && !c.unattended
-	division := output.Divide(c.cfg.LogFile, c.logFormat, terminal)
+	sinks := output.SelectSinks(c.cfg.LogFile, c.logFormat, terminal)
 	stderr := c.Err
-	if file, ok := c.Err.(*os.File); ok && division.Live {
+	if file, ok := c.Err.(*os.File); ok && sinks.Live {
 		s.live = output.NewLive(file, output.PageOptions{Color: c.color})
 		stderr = s.live
 	}
 	var err error
 	var closeLog func() error
-	if s.logger, closeLog, err = c.logger(c.cfg, stderr, s.mask); err != nil {
+	if s.logger, closeLog, err = c.logger(c.cfg, stderr, s.redactor); err != nil {
 		s.closeLive()
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
@@ -54,14 +54,14 @@ func (c *cycle) observers() (*seen, error) {
 		}
 	}
 	s.report = output.NewReport(c.runInfo())
-	observers := []output.Observer{s.report, s.metrics, output.NewLogEvents(s.logger, division.Log)}
+	observers := []output.Observer{s.report, s.metrics, output.NewLogEvents(s.logger, sinks.Log)}
 	if s.live != nil {
 		observers = append(observers, s.live)
 	}
-	if division.Lines {
-		observers = append(observers, output.NewLines(stderr, output.LinesOptions{Quiet: c.unattended, Brief: c.output == "text" && c.oneStream()}))
+	if sinks.Lines {
+		observers = append(observers, output.NewLineLog(stderr, output.LineLogOptions{Quiet: c.unattended, Brief: c.output == "text" && c.oneStream()}))
 	}
-	s.tell = s.mask.Tell(output.Tell(observers...))
+	s.tell = s.redactor.Emit(output.Emit(observers...))
 	return s, nil
 }
 
@@ -81,12 +81,12 @@ func (a *app) oneStream() bool {
 // logger makes the logger of this process. go-choria tells much at info level
 // that only its authors want to know: on stderr it starts at warnings, unless
 // --debug asks for everything.
-func (a *app) logger(cfg *config.Config, stderr io.Writer, mask output.Mask) (*logrus.Logger, func() error, error) {
+func (a *app) logger(cfg *config.Config, stderr io.Writer, redactor output.Redactor) (*logrus.Logger, func() error, error) {
 	level := cfg.LogLevel
 	if cfg.LogFile == "" && level == "info" && a.logFormat == "text" {
 		level = "warn"
 	}
-	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Mask: mask})
+	return output.NewLogger(output.LogOptions{Level: level, Format: a.logFormat, File: cfg.LogFile, Stderr: stderr, Redactor: redactor})
 }
 
 // secretsOf lists the texts that no log line may hold. A gateway may repeat in
@@ -169,7 +169,7 @@ func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 // before it says of nodes that this one did not come to.
 func (c *cycle) remember(doc *output.Document) error {
 	if last, err := lastReport(c.store); err == nil && last != nil {
-		doc.CarryOver(*last, func(identity string) bool {
+		doc.KeepUnresolved(*last, func(identity string) bool {
 			record, err := c.store.Load(identity)
 			return err == nil && record.Phase == installstate.Complete
 		})

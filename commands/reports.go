@@ -45,7 +45,7 @@ type lastSeen struct {
 func lastNodes(reports []hostReport) map[string]lastSeen {
 	last := map[string]lastSeen{}
 	for _, r := range reports {
-		for _, node := range append(r.doc.Nodes, r.doc.Earlier...) {
+		for _, node := range append(r.doc.Nodes, r.doc.Unresolved...) {
 			seen := lastSeen{node, nodeEnd(node, r.doc.Run)}
 			if before, known := last[node.Identity]; !known || seen.outweighs(before) {
 				last[node.Identity] = seen

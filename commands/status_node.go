@@ -131,9 +131,9 @@ func (s *nodeStatus) told(node output.Node) bool {
 	case node.Outcome == string(provision.Failed) && node.Cause == causeStopped:
 		s.State, s.Why, s.Advice = stateInterrupted, node.Error, "the next run resumes it"
 	case node.Outcome == string(provision.Failed):
-		s.State, s.Why, s.Advice = stateFailing, node.Error, node.Advice
+		s.State, s.Why, s.Advice = stateFailing, node.Error, node.Hint
 	case node.Outcome == string(provision.Skipped) && node.Cause == causeOwned:
-		s.State, s.Why, s.Advice = stateRefused, node.Error, node.Advice
+		s.State, s.Why, s.Advice = stateRefused, node.Error, node.Hint
 	case node.Outcome == string(provision.Deferred):
 		s.State, s.Why, s.Advice = stateWaiting, node.Message, "a later run asks the helper again"
 	default:

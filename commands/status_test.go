@@ -51,8 +51,8 @@ func busyState(t *testing.T) (store *installstate.Store, now time.Time) {
 		Run:           output.Run{ID: "r1", Site: "lab", Started: started, Duration: 60, ExitCode: exitNodes},
 		Nodes: []output.Node{
 			{Identity: "deferred", Outcome: string(provision.Deferred), Step: "helper", Message: "not before noon"},
-			{Identity: "failing", Outcome: string(provision.Failed), Step: "configure", Error: "no answer", Advice: "look at it"},
-			{Identity: "never", Outcome: string(provision.Failed), Step: "inventory", Error: "no answer", Advice: "look at it"},
+			{Identity: "failing", Outcome: string(provision.Failed), Step: "configure", Error: "no answer", Hint: "look at it"},
+			{Identity: "never", Outcome: string(provision.Failed), Step: "inventory", Error: "no answer", Hint: "look at it"},
 			{Identity: "stopped", Outcome: string(provision.Failed), Step: "csr", Error: "the run was stopped", Cause: causeStopped},
 			{Identity: "theirs", Outcome: string(provision.Skipped), Cause: causeOwned, Error: "another installation"},
 			{Identity: "mended", Outcome: string(provision.Failed), Step: "csr", Error: "no answer"},

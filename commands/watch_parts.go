@@ -50,24 +50,24 @@ func newWatch(c *cycle) (*watch, error) {
 	unbind := context.AfterFunc(c.stop, func() { time.AfterFunc(watchBudget, cancel) })
 	c.closers = append(c.closers, cancel, func() { unbind() }, func() { w.fail(nil) })
 
-	mask := output.NewMask(secretsOf(c.cfg))
-	logger, closeLog, err := c.logger(c.cfg, c.Err, mask)
+	redactor := output.NewRedactor(secretsOf(c.cfg))
+	logger, closeLog, err := c.logger(c.cfg, c.Err, redactor)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	c.closers = append(c.closers, func() { _ = closeLog() })
-	c.seen = &seen{logger: logger, mask: mask}
+	c.seen = &seen{logger: logger, redactor: redactor}
 	w.logger = spoken(logger, c.cfg)
 
 	w.metrics = metrics.New(c.cfg.Site, version())
 	w.ledger = newLedger(w)
 	observers := []output.Observer{w.ledger, w.metrics}
-	division := output.Divide(c.cfg.LogFile, c.logFormat, false)
-	observers = append(observers, output.NewLogEvents(logger, division.Log))
-	if division.Lines {
-		observers = append(observers, output.NewLines(c.Err, output.LinesOptions{Quiet: true}))
+	sinks := output.SelectSinks(c.cfg.LogFile, c.logFormat, false)
+	observers = append(observers, output.NewLogEvents(logger, sinks.Log))
+	if sinks.Lines {
+		observers = append(observers, output.NewLineLog(c.Err, output.LineLogOptions{Quiet: true}))
 	}
-	w.tell = mask.Tell(output.Tell(observers...))
+	w.tell = redactor.Emit(output.Emit(observers...))
 	c.seen.tell = w.tell
 	if err := w.metrics.Carry(c.store); err != nil {
 		logger.Warnf("counters start again: %v", err)
@@ -94,7 +94,7 @@ func (w *watch) build(cfg *config.Config) error {
 		return err
 	}
 	w.closers = reread.closers // helpers that stay end with us
-	w.seen.mask.Hide(secretsOf(cfg)...)
+	w.seen.redactor.Add(secretsOf(cfg)...)
 	runner.May = w.may
 	runner.Term = func() any { return w.term.Load() }
 	if before := w.current.Load(); before != nil {

@@ -15,7 +15,7 @@ type group struct {
 	key    string
 	text   string // what is wrong; the first node's own words when differs is set
 	common string // what is wrong, whatever the node's own words are
-	advice string
+	hint   string
 	names  []string
 	steps  []string // distinct, in order of appearance
 	differ bool     // the nodes' words do
@@ -59,7 +59,7 @@ func troubles(nodes []Node, outcome provision.Outcome) []*group {
 			key = "other: " + text
 		}
 		found := g.add(key, text, n.Identity, n.Step)
-		found.advice = n.Advice
+		found.hint = n.Hint
 		if c, known := causeOf(n.Cause); known {
 			found.common = c.err.Error()
 		}
@@ -75,7 +75,7 @@ func refusals(refused []Refusal) []*group {
 			continue
 		}
 		found := g.add(r.Cause, r.Error, fmt.Sprintf("%s (%s)", r.Identity, plural(r.Count, "answer")), "")
-		found.advice = r.Advice
+		found.hint = r.Hint
 	}
 	return largestFirst(g.groups)
 }
@@ -102,8 +102,8 @@ func groups(p *Page, title string, groups []*group, tone Tone) {
 	p.Heading(title)
 	for _, g := range groups {
 		p.Item(1, tone, g.headline(p.width == 0))
-		if g.advice != "" {
-			p.Item(2, Plain, g.advice)
+		if g.hint != "" {
+			p.Item(2, Plain, g.hint)
 		}
 	}
 	p.Blank()

@@ -161,11 +161,11 @@ func TestFrame(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]LinesOptions{"lines": {}, "lines-quiet": {Quiet: true}, "lines-brief": {Brief: true}} {
+	for name, options := range map[string]LineLogOptions{"lines": {}, "lines-quiet": {Quiet: true}, "lines-brief": {Brief: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			lines := NewLines(&text, options)
+			lines := NewLineLog(&text, options)
 			for _, event := range append(smallRun(), provision.Notice{Node: "web2.example.net", Step: "helper", Text: "no\treason"}) {
 				lines.Observe(event)
 			}

@@ -6,24 +6,27 @@ import (
 	"os"
 	"strings"
 
+	"choria-provision/discovery"
+	"choria-provision/provision"
+
 	"github.com/sirupsen/logrus"
 )
 
 // maxLogText bounds, in runes, a message or field of a log line.
 const maxLogText = 8000
 
-// LogOptions say where log lines go and how they look.
+// LogOptions select the destination and the form of log lines.
 type LogOptions struct {
-	Level  string // debug, info, warn, error
-	Format string // text or json
-	File   string // appended to; empty: Stderr
-	Stderr io.Writer
-	Mask   Mask // what is never shown, whoever logs it
+	Level    string // debug, info, warn, error
+	Format   string // text or json
+	File     string // appended to; empty: Stderr
+	Stderr   io.Writer
+	Redactor Redactor // applies to the lines of libraries, too
 }
 
-// NewLogger returns the one logger of a process. go-choria takes it as its
-// CustomLogger, so that its lines and ours go the same way. Every text is
-// escaped. The returned function closes the log file, if there is one.
+// NewLogger returns the one logger of a process, which is also go-choria's
+// CustomLogger. Every text is redacted and escaped. The returned function closes
+// the log file, if there is one.
 func NewLogger(o LogOptions) (*logrus.Logger, func() error, error) {
 	level, err := logrus.ParseLevel(o.Level)
 	if err != nil {
@@ -31,7 +34,7 @@ func NewLogger(o LogOptions) (*logrus.Logger, func() error, error) {
 	}
 	logger := logrus.New()
 	logger.SetLevel(level)
-	logger.SetFormatter(&careful{formatter(o.Format), o.Mask})
+	logger.SetFormatter(&redactingFormatter{formatter(o.Format), o.Redactor})
 	if o.File == "" {
 		logger.SetOutput(o.Stderr)
 		return logger, func() error { return nil }, nil
@@ -51,55 +54,112 @@ func formatter(format string) logrus.Formatter {
 	return &logrus.TextFormatter{DisableColors: true, FullTimestamp: true}
 }
 
-// Division says who tells on stderr how nodes fare, so that nobody reads it
-// twice.
-type Division struct {
-	Log   bool // LogEvents tells everything
-	Lines bool // Lines writes to stderr
+// Sinks are the observers that show the results of nodes on stderr or in the log.
+type Sinks struct {
+	Log   bool // LogEvents logs results and warnings
+	Lines bool // LineLog writes to stderr
 	Live  bool // Live draws on stderr
 }
 
-// Divide decides it. A log file hears everything, and people see lines or the
-// live view on stderr as well. Without one stderr is shared: JSON log lines
-// must be able to stand alone, so they tell everything and nothing else does;
-// text log lines leave the nodes to the lines or the live view.
-func Divide(logFile, logFormat string, terminal bool) Division {
+// SelectSinks decides which observers write to stderr, so that no event is shown
+// twice. A log file has everything, and stderr has lines or the live view as
+// well. Without a log file the log shares stderr: JSON log lines must be complete
+// for the program that reads them, so nothing else is shown; text log lines leave
+// the results to the lines or the live view.
+func SelectSinks(logFile, logFormat string, terminal bool) Sinks {
 	switch {
 	case logFile == "" && logFormat == "json":
-		return Division{Log: true}
+		return Sinks{Log: true}
 	default:
-		return Division{Log: logFile != "", Lines: !terminal, Live: terminal}
+		return Sinks{Log: logFile != "", Lines: !terminal, Live: terminal}
 	}
 }
 
-// careful formats log lines after escaping what is in them and masking secrets.
-type careful struct {
+// redactingFormatter redacts and escapes the texts of a log line before it formats
+// the line. A field that is neither a text nor a number is made a text first, so
+// that no type carries a secret past it.
+type redactingFormatter struct {
 	logrus.Formatter
-	mask Mask
+	redactor Redactor
 }
 
 // Format implements logrus.Formatter.
-func (c *careful) Format(entry *logrus.Entry) ([]byte, error) {
+func (f *redactingFormatter) Format(entry *logrus.Entry) ([]byte, error) {
 	safe := *entry
-	safe.Message = c.text(entry.Message)
+	safe.Message = f.text(entry.Message)
 	safe.Data = make(logrus.Fields, len(entry.Data))
 	for key, value := range entry.Data {
-		safe.Data[Escape(key)] = c.field(value)
+		safe.Data[Escape(key)] = f.field(value)
 	}
-	return c.Formatter.Format(&safe)
+	return f.Formatter.Format(&safe)
 }
 
-func (c *careful) field(value any) any {
+func (f *redactingFormatter) field(value any) any {
 	switch v := value.(type) {
 	case string:
-		return c.text(v)
+		return f.text(v)
 	case bool, int, int32, int64, uint, uint32, uint64, float64:
 		return v
 	default:
-		return c.text(fmt.Sprint(v))
+		return f.text(fmt.Sprint(v))
 	}
 }
 
-func (c *careful) text(text string) string {
-	return EscapeTo(c.mask.Replace(strings.TrimRight(text, "\r\n")), maxLogText)
+func (f *redactingFormatter) text(text string) string {
+	return EscapeTo(f.redactor.Replace(strings.TrimRight(text, "\r\n")), maxLogText)
+}
+
+// LineLog observes a run where the terminal cannot move the cursor: it writes one
+// plain line for each finished node and each warning, without escape sequences.
+type LineLog struct {
+	w io.Writer
+	LineLogOptions
+}
+
+// LineLogOptions leave lines out. Quiet leaves out nodes that are skipped because
+// they are on hold or claimed by another run, which a timer meets every minute.
+// Brief leaves out errors, where the summary follows in the same stream.
+type LineLogOptions struct{ Quiet, Brief bool }
+
+// NewLineLog returns an observer that writes to w.
+func NewLineLog(w io.Writer, o LineLogOptions) *LineLog { return &LineLog{w, o} }
+
+// Observe implements Observer.
+func (l *LineLog) Observe(event any) {
+	switch e := event.(type) {
+	case discovery.Refused:
+		_, hint := Hint(e.Err)
+		l.line("warning: %s: %s (%s). %s", EscapeTo(e.Identity, maxName), escapeError(e.Err), plural(e.Count, "answer"), hint)
+	case provision.Notice:
+		l.line("warning: %s: %s: %s", EscapeTo(e.Node, maxName), e.Step, EscapeTo(e.Text, maxText))
+	case provision.NodeDone:
+		n := nodeOf(e.Result)
+		if l.Quiet && isOrdinarySkip(n) {
+			return
+		}
+		if l.Brief && n.Error != "" {
+			n.Error, n.Version = "", ""
+		}
+		l.line("%s", nodeLine(n))
+	}
+}
+
+func (l *LineLog) line(format string, args ...any) {
+	_, _ = fmt.Fprintln(l.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+// nodeLine returns the result of a node on one line: identity, outcome, step,
+// duration and reason.
+func nodeLine(n Node) string {
+	text := n.Identity + ": " + n.Outcome
+	if n.Step != "" {
+		text += " at " + n.Step
+	}
+	if n.Duration > 0 {
+		text += " after " + FormatDuration(FromSeconds(n.Duration))
+	}
+	if more := detail(n); more != "" {
+		text += ": " + more
+	}
+	return text
 }

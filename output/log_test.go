@@ -98,7 +98,7 @@ func TestLogEscapesAndMasksWhoeverLogs(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			logger, text := testLogger(t, LogOptions{Level: "debug", Format: format, Mask: NewMask([]string{"s3cret", "s3cret-token", "", "a"})})
+			logger, text := testLogger(t, LogOptions{Level: "debug", Format: format, Redactor: NewRedactor([]string{"s3cret", "s3cret-token", "", "a"})})
 			logger.WithError(errors.New("bad \x1b[2J s3cret-token")).WithField("reply", []string{"\u202e", "s3cret-token"}).Warn("from\x9b the library: s3cret-token\n")
 			got := text.String()
 			noEscapes(t, got)
@@ -149,19 +149,19 @@ func TestNobodyReadsItTwice(t *testing.T) {
 	tests := []struct {
 		name, file, format string
 		terminal           bool
-		want               Division
+		want               Sinks
 	}{
-		{"a person", "", "text", true, Division{Live: true}},
-		{"a journal", "", "text", false, Division{Lines: true}},
-		{"JSON alone", "", "json", false, Division{Log: true}},
-		{"JSON on a terminal", "", "json", true, Division{Log: true}},
-		{"a log file and a person", "/l", "text", true, Division{Log: true, Live: true}},
-		{"a JSON file and a journal", "/l", "json", false, Division{Log: true, Lines: true}},
+		{"a person", "", "text", true, Sinks{Live: true}},
+		{"a journal", "", "text", false, Sinks{Lines: true}},
+		{"JSON alone", "", "json", false, Sinks{Log: true}},
+		{"JSON on a terminal", "", "json", true, Sinks{Log: true}},
+		{"a log file and a person", "/l", "text", true, Sinks{Log: true, Live: true}},
+		{"a JSON file and a journal", "/l", "json", false, Sinks{Log: true, Lines: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, Divide(tt.file, tt.format, tt.terminal)); diff != "" {
+			if diff := cmp.Diff(tt.want, SelectSinks(tt.file, tt.format, tt.terminal)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

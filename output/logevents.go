@@ -15,7 +15,7 @@ type LogEvents struct {
 }
 
 // NewLogEvents returns an observer that logs to log. Nodes says that it also
-// tells outcomes and warnings; Divide says when lines or the live view do.
+// tells outcomes and warnings; SelectSinks says when lines or the live view do.
 func NewLogEvents(log *logrus.Logger, nodes bool) *LogEvents { return &LogEvents{log, nodes} }
 
 // Observe implements Observer.

@@ -62,7 +62,7 @@ func (m *progress) observe(event any, now time.Time) {
 		}
 		m.outcomes[string(e.Outcome)]++
 		if e.Outcome == provision.Failed {
-			m.last = fmt.Sprintf("%s at %s: %s", EscapeTo(e.Node, maxName), e.Step, escapeError(bare(e.Err)))
+			m.last = fmt.Sprintf("%s at %s: %s", EscapeTo(e.Node, maxName), e.Step, escapeError(withoutLocation(e.Err)))
 		}
 	}
 }

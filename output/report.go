@@ -96,16 +96,16 @@ func (r *Report) Finish(end End) Document {
 	doc.Run.ExitCode = end.ExitCode
 	doc.Run.Duration = Seconds(end.Finished.Sub(r.started))
 	doc.Run.Error = escapeError(end.Err)
-	doc.Run.Cause, doc.Run.Advice = Advise(end.Err)
+	doc.Run.Cause, doc.Run.Hint = Hint(end.Err)
 	doc.Totals.Unhandled = max(0, r.planned-r.handled)
 	return doc
 }
 
 func refusal(e discovery.Refused) Refusal {
-	id, advice := Advise(e.Err)
+	id, hint := Hint(e.Err)
 	return Refusal{
 		Identity: EscapeTo(e.Identity, maxName), Count: e.Count,
-		Cause: id, Error: escapeError(e.Err), Advice: advice,
+		Cause: id, Error: escapeError(e.Err), Hint: hint,
 	}
 }
 
@@ -113,10 +113,10 @@ func refusal(e discovery.Refused) Refusal {
 const maxName = 255
 
 func nodeOf(r provision.Result) Node {
-	id, advice := Advise(r.Err)
+	id, hint := Hint(r.Err)
 	n := Node{
 		Identity: EscapeTo(r.Node, maxName), Outcome: string(r.Outcome), Step: r.Step,
-		Error: escapeError(bare(r.Err)), Cause: id, Advice: advice, Message: EscapeTo(r.Message, maxText),
+		Error: escapeError(withoutLocation(r.Err)), Cause: id, Hint: hint, Message: EscapeTo(r.Message, maxText),
 		Attempts: r.Attempts, Duration: Seconds(r.Took), Steps: []NodeStep{},
 		Version: EscapeTo(r.Version, maxName), Upgrade: EscapeTo(r.Upgrade, maxName),
 		Plan: planOf(r.Plan),
@@ -136,7 +136,7 @@ func nodeOf(r provision.Result) Node {
 
 // bare is err without the node and step around it: a report has them in fields
 // of their own.
-func bare(err error) error {
+func withoutLocation(err error) error {
 	var located *provision.Error
 	if errors.As(err, &located) {
 		return located.Err

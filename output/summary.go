@@ -57,7 +57,7 @@ func isOrdinarySkip(n Node) bool {
 }
 
 // Summary shows a run that is over: its nodes, what went wrong by cause with
-// the advice that fits, and the totals.
+// the hint that fits, and the totals.
 func Summary(p *Page, doc Document) {
 	failed, skipped := troubles(doc.Nodes, provision.Failed), troubles(doc.Nodes, provision.Skipped)
 	if len(doc.Nodes) > 0 {

@@ -182,7 +182,7 @@ func (f fault) meet(t *testing.T, row faultyCall) string {
 	if got.Err != nil {
 		at = " at " + got.Step
 	}
-	cause, advice := output.Advise(got.Err)
+	cause, advice := output.Hint(got.Err)
 	return fmt.Sprintf("| %s | %s%s | %d | %s | %s | %s |\n", f.name, got.Outcome, at, tries, c.phase(t), cause, advice)
 }
 

@@ -132,7 +132,7 @@ func noEscapes(t *testing.T, text string) {
 }
 
 type recorder struct {
-	inside bool // unguarded: the race detector and the check tell
+	inside bool // unguarded: the race detector and the check emit
 	got    []any
 }
 
@@ -145,13 +145,13 @@ func (r *recorder) Observe(event any) {
 	r.inside = false
 }
 
-func TestTellCallsObserversOneAtATime(t *testing.T) {
+func TestEmitCallsObserversOneAtATime(t *testing.T) {
 	t.Parallel()
 	var first, second recorder
-	tell := Tell(&first, &second)
+	emit := Emit(&first, &second)
 	var group sync.WaitGroup
 	for i := range 50 {
-		group.Go(func() { tell(i) })
+		group.Go(func() { emit(i) })
 	}
 	group.Wait()
 	if len(first.got) != 50 {

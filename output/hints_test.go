@@ -37,7 +37,7 @@ func sentinels(t *testing.T, path string) map[string]string {
 	return found
 }
 
-func TestEveryCauseHasAdvice(t *testing.T) {
+func TestEveryCauseHasHint(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
 	for _, c := range causes {
@@ -50,13 +50,13 @@ func TestEveryCauseHasAdvice(t *testing.T) {
 		}
 		for name, text := range found {
 			if !known[text] {
-				t.Errorf("%s: got no advice for %s, want a row", path, name)
+				t.Errorf("%s: got no hint for %s, want a row", path, name)
 			}
 		}
 	}
 }
 
-func TestAdviceFitsTheCause(t *testing.T) {
+func TestHintFitsTheCause(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -75,22 +75,22 @@ func TestAdviceFitsTheCause(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			id, advice := Advise(tt.err)
+			id, hint := Hint(tt.err)
 			if id != tt.want {
 				t.Errorf("got %q, want %q", id, tt.want)
 			}
-			if (advice != "") != (id != "" && id != otherCause) {
-				t.Errorf("got advice %q for %q", advice, id)
+			if (hint != "") != (id != "" && id != otherCause) {
+				t.Errorf("got hint %q for %q", hint, id)
 			}
 		})
 	}
 }
 
-func TestAdviceTable(t *testing.T) {
+func TestHintTable(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	for _, c := range causes {
-		fmt.Fprintf(&text, "%s: %v\n    %s\n", c.id, c.err, c.advice)
+		fmt.Fprintf(&text, "%s: %v\n    %s\n", c.id, c.err, c.hint)
 	}
-	golden(t, "advice.golden", text.String())
+	golden(t, "hints.golden", text.String())
 }

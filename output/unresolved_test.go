@@ -11,7 +11,7 @@ import (
 func TestCarryOverKeepsWhatWouldBeForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 0, 0, 0, 0, time.UTC)
-	old, fresh := now.Add(-maxEarlierAge), now.Add(-maxEarlierAge+time.Second)
+	old, fresh := now.Add(-maxUnresolvedAge), now.Add(-maxUnresolvedAge+time.Second)
 	node := func(name, outcome string) Node {
 		return Node{Identity: name, Outcome: outcome, Message: outcome + " by " + name, Started: &fresh}
 	}
@@ -22,16 +22,16 @@ func TestCarryOverKeepsWhatWouldBeForgotten(t *testing.T) {
 			node("failed", "failed"), node("deferred", "deferred"), node("good", "provisioned"), node("held", "skipped"),
 			node("again", "failed"), node("busy", "failed"), node("mended", "failed"), node("twice", "failed"),
 		},
-		Earlier: []Node{aged, node("older", "deferred"), node("twice", "deferred")},
+		Unresolved: []Node{aged, node("older", "deferred"), node("twice", "deferred")},
 	}
 	doc := Document{Run: Run{Started: now}, Nodes: []Node{node("again", "provisioned"), node("busy", "skipped"), node("new", "failed")}}
-	doc.CarryOver(last, func(name string) bool { return name == "mended" })
+	doc.KeepUnresolved(last, func(name string) bool { return name == "mended" })
 	want := []Node{node("failed", "failed"), node("deferred", "deferred"), node("busy", "failed"), node("twice", "failed"), node("older", "deferred")}
-	if diff := cmp.Diff(want, doc.Earlier); diff != "" {
+	if diff := cmp.Diff(want, doc.Unresolved); diff != "" {
 		t.Errorf("carried over (-want +got):\n%s", diff)
 	}
-	if !doc.Forget("failed") || doc.Forget("failed") || !doc.Forget("new") || len(doc.Earlier) != 4 || len(doc.Nodes) != 2 {
-		t.Errorf("got %d earlier and %d nodes, want those that were named forgotten", len(doc.Earlier), len(doc.Nodes))
+	if !doc.Forget("failed") || doc.Forget("failed") || !doc.Forget("new") || len(doc.Unresolved) != 4 || len(doc.Nodes) != 2 {
+		t.Errorf("got %d earlier and %d nodes, want those that were named forgotten", len(doc.Unresolved), len(doc.Nodes))
 	}
 }
 

@@ -30,16 +30,16 @@ func chatter(secret string) []any {
 	}
 }
 
-func TestMaskHidesWhatOthersRepeat(t *testing.T) {
+func TestSecretsThatOthersRepeatAreRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-token"
 	logger, log := testLogger(t, LogOptions{Level: "debug", Format: "text"})
 	var lines strings.Builder
 	report := newReport()
-	tell := NewMask([]string{"s3cret", secret}).Tell(Tell(report, NewLogEvents(logger, true), NewLines(&lines, LinesOptions{})))
+	emit := NewRedactor([]string{"s3cret", secret}).Emit(Emit(report, NewLogEvents(logger, true), NewLineLog(&lines, LineLogOptions{})))
 	events := chatter(secret)
 	for _, event := range events {
-		tell(event)
+		emit(event)
 	}
 	doc := report.Finish(End{ExitCode: 3, Finished: began.Add(time.Minute)})
 	text, err := json.Marshal(doc)
@@ -59,33 +59,33 @@ func TestMaskHidesWhatOthersRepeat(t *testing.T) {
 	}
 }
 
-// What is hidden later is hidden by whoever has the mask already.
-func TestMaskLearnsSecrets(t *testing.T) {
+// A secret added later is redacted by every copy.
+func TestRedactorAddsSecrets(t *testing.T) {
 	t.Parallel()
-	mask := NewMask([]string{"s3cret"})
-	logger, log := testLogger(t, LogOptions{Level: "debug", Format: "text", Mask: mask})
+	redactor := NewRedactor([]string{"s3cret"})
+	logger, log := testLogger(t, LogOptions{Level: "debug", Format: "text", Redactor: redactor})
 	logger.Info("before: rotated")
-	mask.Hide("rotated", "s3cret")
+	redactor.Add("rotated", "s3cret")
 	logger.Info("after: rotated s3cret")
 	if text := log.String(); !strings.Contains(text, "before: rotated") || !strings.Contains(text, "after: **** ****") {
 		t.Errorf("got %s, want the secret hidden once it is known", text)
 	}
-	if got := (Mask{}).Replace("s3cret"); got != "s3cret" {
-		t.Errorf("got %q, want a mask without secrets to hide none", got)
+	if got := (Redactor{}).Replace("s3cret"); got != "s3cret" {
+		t.Errorf("got %q, want a redactor without secrets to hide none", got)
 	}
 }
 
-func TestMaskLeavesOtherErrorsAlone(t *testing.T) {
+func TestRedactorLeavesOtherErrorsAlone(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("nothing to hide")
-	mask := NewMask([]string{"s3cret-token", "abc", ""})
-	if got := mask.Error(plain); got != plain { //nolint:errorlint // the same value, not one that wraps it
+	redactor := NewRedactor([]string{"s3cret-token", "abc", ""})
+	if got := redactor.Error(plain); got != plain { //nolint:errorlint // the same value, not one that wraps it
 		t.Errorf("got %v, want the error itself", got)
 	}
-	if got := mask.Error(nil); got != nil {
+	if got := redactor.Error(nil); got != nil {
 		t.Errorf("got %v, want nil", got)
 	}
-	if got := mask.Replace("abc"); got != "abc" {
+	if got := redactor.Replace("abc"); got != "abc" {
 		t.Errorf("got %q, want a short text left alone", got)
 	}
 }

@@ -8,22 +8,21 @@ import (
 	"choria-provision/provision/trust"
 )
 
-// cause is one kind of trouble an operator treats in its own way. The id is
+// cause is a class of errors that an operator treats in its own way. The id is
 // part of the JSON report and never changes.
 type cause struct {
-	id     string
-	err    error
-	advice string
+	id   string
+	err  error
+	hint string
 }
 
 // duplicateCause is the id of two machines with one identity.
 const duplicateCause = "twins"
 
-// otherCause is the id of an error that no row of the table knows.
+// otherCause is the id of an error that matches no row of causes.
 const otherCause = "other"
 
-// causes maps errors to what they are called and what to do about them; the
-// first match wins.
+// causes maps errors to ids and hints; the first match wins.
 var causes = []cause{
 	{duplicateCause, provision.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
 	{duplicateCause, discovery.ErrTwins, "Two machines use this identity: look for a cloned disk or a doubled host name."},
@@ -62,21 +61,21 @@ var causes = []cause{
 	{"state", provision.ErrState, "Do what the error says about the state directory; the next run takes the nodes that were not started."},
 }
 
-// Advise returns the id of err's cause and what an operator can do about it.
-// An error of no known cause is "other" without advice; nil is nothing at all.
-func Advise(err error) (id, advice string) {
+// Hint returns the id of err's cause and a hint for the operator. An error
+// that matches no row is "other" and has no hint; for nil both are empty.
+func Hint(err error) (id, hint string) {
 	if err == nil {
 		return "", ""
 	}
 	for _, c := range causes {
 		if errors.Is(err, c.err) {
-			return c.id, c.advice
+			return c.id, c.hint
 		}
 	}
 	return otherCause, ""
 }
 
-// causeOf returns the row with that id; reports hold ids only.
+// causeOf returns the row with that id. A report holds the id only.
 func causeOf(id string) (cause, bool) {
 	for _, c := range causes {
 		if c.id == id {
