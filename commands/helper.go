@@ -51,7 +51,7 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 	if err != nil && stop.Err() != nil {
 		return fmt.Errorf("%w: the helper was ended", interruption(stop))
 	}
-	report := newTrialReport(in.Identity, trial, err).hide(output.NewRedactor(secretsOf(cfg)))
+	report := newTrialReport(in.Identity, trial, err).safe(output.NewRedactor(secretsOf(cfg)))
 	if shown := a.showTrial(report, trial.Took); shown != nil {
 		return shown
 	}
@@ -135,18 +135,14 @@ func newTrialReport(identity string, t provision.Trial, err error) trialReport {
 	return r
 }
 
-// hide escapes what the helper said, and hides the secrets it repeated.
-func (r trialReport) hide(redactor output.Redactor) trialReport {
-	safe := func(text string) string { return output.Escape(redactor.Replace(text)) }
-	r.Message, r.Error = safe(r.Message), safe(r.Error)
+// safe returns the report without secrets that the helper repeats, and with its
+// texts escaped. The configuration is escaped when it is shown as text.
+func (r trialReport) safe(redactor output.Redactor) trialReport {
+	r = output.Redact(redactor, r)
+	r.Message, r.Error = output.Escape(r.Message), output.Escape(r.Error)
 	for i, warning := range r.Warnings {
-		r.Warnings[i] = safe(warning)
+		r.Warnings[i] = output.Escape(warning)
 	}
-	shown := map[string]string{}
-	for key, value := range r.Configuration {
-		shown[key] = redactor.Replace(value)
-	}
-	r.Configuration = shown
 	return r
 }
 

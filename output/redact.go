@@ -24,6 +24,7 @@ type secrets struct {
 	mu       sync.Mutex // held by Add
 	texts    map[string]bool
 	replacer atomic.Pointer[strings.Replacer] // nil while there is no secret
+	fields   sync.Map                         // by reflect.Type, the []int of fieldsOf
 }
 
 // NewRedactor returns a redactor of these secrets.
@@ -87,65 +88,3 @@ func (e redactedError) Error() string { return e.redactor.Replace(e.error.Error(
 
 // Unwrap returns the error as it was: for its causes, not for its text.
 func (e redactedError) Unwrap() error { return e.error }
-
-// Emit returns a function that redacts secrets in each event's texts before
-// it passes the event on.
-func (m Redactor) Emit(emit func(event any)) func(event any) {
-	return func(event any) { emit(m.event(event)) }
-}
-
-func (m Redactor) event(event any) any {
-	switch e := event.(type) {
-	case provision.StepDone:
-		e.Err = m.Error(e.Err)
-		return e
-	case provision.Attempt:
-		e.Err = m.Error(e.Err)
-		return e
-	case provision.CallFailed:
-		e.Err = m.Error(e.Err)
-		return e
-	case provision.HelperDone:
-		e.Err = m.Error(e.Err)
-		return e
-	case provision.AnswerRefused:
-		e.Err = m.Error(e.Err)
-		return e
-	case provision.Notice:
-		e.Text = m.Replace(e.Text)
-		return e
-	case provision.NodeDone:
-		e.Result = m.result(e.Result)
-		return e
-	default:
-		return event
-	}
-}
-
-func (m Redactor) result(r provision.Result) provision.Result {
-	r.Err = m.Error(r.Err)
-	r.Message, r.Version, r.Upgrade = m.Replace(r.Message), m.Replace(r.Version), m.Replace(r.Upgrade)
-	r.Notices = m.all(r.Notices)
-	if r.Plan == nil {
-		return r
-	}
-	plan := *r.Plan
-	plan.Unchecked = m.all(plan.Unchecked)
-	plan.Configuration = nil
-	for key, value := range r.Plan.Configuration {
-		if plan.Configuration == nil {
-			plan.Configuration = map[string]string{}
-		}
-		plan.Configuration[key] = m.Replace(value)
-	}
-	r.Plan = &plan
-	return r
-}
-
-func (m Redactor) all(texts []string) []string {
-	texts = slices.Clone(texts)
-	for i, text := range texts {
-		texts[i] = m.Replace(text)
-	}
-	return texts
-}
