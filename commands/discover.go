@@ -141,7 +141,7 @@ func (c *cycle) describe(waiting []discovery.Sighting, namesOnly bool) (nodes []
 	for i, n := range nodes {
 		names[i] = n.Identity
 	}
-	survey := provision.Survey{RPC: provision.ChoriaRPC{Conn: c.conn}, Config: c.cfg, Tell: c.seen.tell}
+	survey := provision.Survey{RPC: redactingRPC{provision.ChoriaRPC{Conn: c.conn}, c.seen.redactor}, Config: c.cfg, Tell: c.seen.tell}
 	facts := survey.Inventories(c.stop, names)
 	for i, f := range facts {
 		if f.Err != nil {

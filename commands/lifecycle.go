@@ -216,7 +216,8 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, store *insta
 		client.Collectives, client.MainCollective = []string{collective}, collective
 		client.Choria.NatsUser, client.Choria.NatsPass = "", ""
 	}
-	logger, closeLog, err := a.logger(cfg, a.Err, output.NewRedactor(secretsOf(cfg)))
+	redactor := output.NewRedactor(secretsOf(cfg))
+	logger, closeLog, err := a.logger(cfg, a.Err, redactor)
 	if err != nil {
 		return provision.Lifecycle{}, nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
@@ -226,7 +227,7 @@ func (a *app) lifecycleIn(stop context.Context, cfg *config.Config, store *insta
 	}
 	conn.SetFence(fence(store, nil))
 	l := provision.Lifecycle{
-		RPC: provision.ChoriaRPC{Conn: conn}, Config: cfg, Stop: stop, Tell: a.sayNotice, May: mayWork(store, nil),
+		RPC: redactingRPC{provision.ChoriaRPC{Conn: conn}, redactor}, Config: cfg, Stop: stop, Tell: redactor.Emit(a.sayNotice), May: mayWork(store, nil),
 	}
 	done := func() {
 		conn.Close()
