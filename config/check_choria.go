@@ -114,15 +114,15 @@ func checkClientToken(tokenFile, seedFile string) []finding {
 	if err != nil {
 		return append(found, mistake(tokenKey, absolute(tokenFile)+" holds no client token", "name the provisioner's JWT"))
 	}
-	found = append(found, checkClaims(tokenKey, tokenFile, claims)...)
+	found = append(found, checkClientClaims(tokenKey, tokenFile, claims)...)
 	if key := signingKey(seed); key != nil && len(found) == 0 && claims.PublicKey != publicText(key) {
 		found = append(found, mistake(seedKey, "belongs to another key than the token in "+absolute(tokenFile), "name the token and the seed of the same provisioner"))
 	}
 	return found
 }
 
-// checkClaims warns about a token with which brokers refuse us.
-func checkClaims(key, path string, claims *tokens.ClientIDClaims) []finding {
+// checkClientClaims warns about a token with which brokers refuse us.
+func checkClientClaims(key, path string, claims *tokens.ClientIDClaims) []finding {
 	switch {
 	case claims.ExpiresAt != nil && claims.IsExpired():
 		return []finding{warning(key, absolute(path)+" expired on "+claims.ExpireTime().UTC().Format("2006-01-02"), "have a new one made")}
