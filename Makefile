@@ -20,7 +20,7 @@ FUZZFLAGS := -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint demo cover bench soak kill outages man picture packages install fuzz vuln
+.PHONY: build test lint stats demo cover bench soak kill outages man picture packages install fuzz vuln
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -41,6 +41,12 @@ lint:
 	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
 	cd internal/bench && $(GO) vet ./... && $(GO) mod tidy -diff # its modules are among those verified above
 	cd packaging/build && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
+
+# stats prints what can be measured of the source beside its target;
+# DIR measures another checkout.
+DIR ?= .
+stats:
+	cd tools && $(GO) run ./stats -dir "$(abspath $(DIR))"
 
 # packages builds deb, rpm, OCI image, SBOM and checksums into bin/packages, the
 # same bytes for the same commit.

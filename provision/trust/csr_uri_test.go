@@ -1,4 +1,4 @@
-package provision
+package trust
 
 import (
 	"net/url"
@@ -28,10 +28,10 @@ func TestEachPartOfAURIMeetsTheDenyList(t *testing.T) {
 			template := named("n1")
 			template.URIs = []*url.URL{mustURL(t, tt.uri)}
 			reply := csrReply(t, rsaKey(), template)
-			if got, err := verifyCSR(reply, csrRules{Identity: "n1", Allow: allow}); got == nil || err != nil {
+			if got, err := VerifyCSR(reply, CSRRules{Identity: "n1", Allow: allow}); got == nil || err != nil {
 				t.Errorf("got %v without a deny list, want it taken", err)
 			}
-			got, err := verifyCSR(reply, csrRules{Identity: "n1", Allow: allow, Deny: []config.Pattern{pattern(tt.deny)}})
+			got, err := VerifyCSR(reply, CSRRules{Identity: "n1", Allow: allow, Deny: []config.Pattern{pattern(tt.deny)}})
 			if got != nil || err == nil {
 				t.Errorf("got a request and error %v, want it refused", err)
 			}

@@ -1,0 +1,3 @@
+package commands
+
+const wait = 1

@@ -1,0 +1,3 @@
+module example.net/tree
+
+go 1.26.0

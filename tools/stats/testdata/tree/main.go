@@ -1,0 +1,5 @@
+package main
+
+import "example.net/tree/commands"
+
+func main() { commands.Run() }

@@ -1,0 +1,9 @@
+package provision
+
+func (n *node) step() {
+	if n.dry {
+		n.below()
+		n.name = ""
+	}
+	n.below()
+}
