@@ -62,7 +62,7 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSecurity, err)
 	}
-	servers, err := brokers(fw)
+	servers, origin, err := brokers(fw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: finding the broker: %w", ErrSecurity, err)
 	}
@@ -90,7 +90,10 @@ func Dial(ctx context.Context, cfg *choriaconfig.Config, name string, timeout ti
 	}
 	c.nc, err = connect(ctx, fw, c.dialer, timeout, append(all, c.handlers()...))
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the broker at %s: %w", strings.Join(servers.Strings(), ", "), err)
+		if origin != "" {
+			origin = " (" + origin + ")"
+		}
+		return nil, fmt.Errorf("connecting to the broker at %s%s: %w", strings.Join(servers.Strings(), ", "), origin, err)
 	}
 	if err := c.listen(); err != nil {
 		c.nc.Close()

@@ -114,21 +114,41 @@ func tlsConfig(fw *choria.Framework) (*tls.Config, error) {
 type dialer struct {
 	timeout time.Duration
 
-	mu   sync.Mutex
-	conn net.Conn
+	mu     sync.Mutex
+	conn   net.Conn
+	failed error // why the last socket could not be made
 }
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, d.timeout)
-	if err != nil {
-		return nil, err
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.failed = err; err != nil {
+		return nil, err
+	}
 	d.conn = conn
 	return conn, nil
 }
+
+// explain returns what kept NATS from a socket, which it does not tell itself.
+func (d *dialer) explain(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed == nil || !errors.Is(err, nats.ErrNoServers) {
+		return err
+	}
+	return noSocket{d.failed}
+}
+
+// noSocket is nats.ErrNoServers with its reason.
+type noSocket struct{ error }
+
+// Is implements errors.Is.
+func (noSocket) Is(target error) bool { return target == nats.ErrNoServers }
+
+// Unwrap returns the reason.
+func (n noSocket) Unwrap() error { return n.error }
 
 // drop closes the socket in use. What was written to it and has not left this
 // machine is thrown away, where an ordinary close would go on sending it.
@@ -160,8 +180,8 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 			return nc, nil
 		}
 		if ctx.Err() == nil { // else its end is not the broker's doing
-			last = err
-			log.Infof("connecting to the broker failed (attempt %d): %v", try, err)
+			last = d.explain(err)
+			log.Debugf("connecting to the broker failed (attempt %d): %v", try, last)
 		}
 		if kind := classify(err); errors.Is(kind, ErrUnauthorized) || errors.Is(kind, ErrTLS) {
 			refused++
@@ -180,7 +200,7 @@ func connect(stop context.Context, fw *choria.Framework, d *dialer, timeout time
 }
 
 func attempt(fw *choria.Framework, all []nats.Option, log *logrus.Entry) (*nats.Conn, error) {
-	servers, err := brokers(fw)
+	servers, _, err := brokers(fw)
 	if err != nil {
 		return nil, fmt.Errorf("finding the broker: %w", err)
 	}
@@ -204,6 +224,8 @@ func gaveUp(stop context.Context, last error) error {
 func classify(err error) error {
 	lower := strings.ToLower(err.Error())
 	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return ErrUnreachable
 	case strings.Contains(lower, "authorization"), strings.Contains(lower, "authentication"):
 		return ErrUnauthorized
 	case strings.Contains(lower, "x509"), strings.Contains(lower, "tls:"), strings.Contains(lower, "secure connection"):

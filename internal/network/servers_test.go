@@ -27,7 +27,7 @@ func TestAddressesOfBrokersCanBeParsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers, err := brokers(fw)
+	servers, _, err := brokers(fw)
 	if err != nil {
 		t.Fatal(err)
 	}
