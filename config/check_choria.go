@@ -41,6 +41,9 @@ func (c *Config) checkChoriaFile(cfg *choriaconfig.Config) []Problem {
 // checkBrokers parses the broker addresses as go-choria does.
 func checkBrokers(cfg *choriaconfig.Config) []finding {
 	const key = "plugin.choria.middleware_hosts"
+	if len(cfg.Choria.MiddlewareHosts) == 0 {
+		return unnamedBrokers(cfg)
+	}
 	var found []finding
 	for _, host := range cfg.Choria.MiddlewareHosts {
 		host = strings.TrimSpace(host)
@@ -56,6 +59,24 @@ func checkBrokers(cfg *choriaconfig.Config) []finding {
 		found = append(found, mistake(key, fmt.Sprintf("%q is no broker's address", host), hint))
 	}
 	return found
+}
+
+// unnamedBrokers tells which brokers go-choria looks for by itself. A federation
+// has names of its own.
+func unnamedBrokers(cfg *choriaconfig.Config) []finding {
+	const key, remedy = "plugin.choria.middleware_hosts", "write the broker's HOST:PORT"
+	domain := "the domain that facter knows"
+	if cfg.Choria.SRVDomain != "" {
+		domain = cfg.Choria.SRVDomain
+	}
+	switch {
+	case len(cfg.Choria.FederationCollectives) > 0:
+		return nil
+	case cfg.Choria.UseSRVRecords:
+		return []finding{warning(key, "is missing: SRV records _mcollective-server._tcp of "+domain+" are used, else puppet:4222", remedy)}
+	default:
+		return []finding{warning(key, "is missing and plugin.choria.use_srv is off: puppet:4222 is used", remedy)}
+	}
 }
 
 // checkFileProvider knows go-choria's provider file: certificate, key and CA are

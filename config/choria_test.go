@@ -14,7 +14,16 @@ import (
 )
 
 // client writes a Choria client configuration of the lines given.
+// client writes a Choria client configuration, which names a broker.
 func client(t *testing.T, lines ...string) string {
+	t.Helper()
+	if !strings.Contains(strings.Join(lines, "\n"), "plugin.choria.middleware_hosts") {
+		lines = append(lines, "plugin.choria.middleware_hosts = nats://localhost:4222")
+	}
+	return clientFile(t, lines...)
+}
+
+func clientFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "client.conf")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -198,5 +207,25 @@ func TestChoriaConfigurationMayComeThroughAPipe(t *testing.T) {
 	}
 	if made.Identity != "piped" || !cmp.Equal(made.Choria.MiddlewareHosts, []string{"nats://localhost:4222"}) || made.ConfigFile != path {
 		t.Errorf("got identity %q, brokers %v and file %q, want what was piped", made.Identity, made.Choria.MiddlewareHosts, made.ConfigFile)
+	}
+}
+
+func TestBrokersThatAreLookedForAreNamed(t *testing.T) {
+	t.Parallel()
+	cfg, _ := load(t, "helper: DIR/helper\nbroker_provisioning_password: pa55\n")
+	for _, tt := range []struct {
+		lines []string
+		want  string
+	}{
+		{nil, "SRV records _mcollective-server._tcp of the domain that facter knows are used, else puppet:4222"},
+		{[]string{"plugin.choria.srv_domain = example.net"}, "SRV records _mcollective-server._tcp of example.net are used, else puppet:4222"},
+		{[]string{"plugin.choria.use_srv = false"}, "plugin.choria.use_srv is off: puppet:4222 is used"},
+		{[]string{"plugin.choria.federation.collectives = east"}, ""},
+	} {
+		_, problems, err := cfg.Choria(clientFile(t, append(tt.lines, "identity = me", "plugin.security.provider = puppet")...), environment("USER", "me"))
+		said := (&Invalid{problems}).Error()
+		if err != nil || (tt.want == "") != (len(problems) == 0) || !strings.Contains(said, tt.want) {
+			t.Errorf("%v: got %q, %v, want %q", tt.lines, said, err, tt.want)
+		}
 	}
 }
