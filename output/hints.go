@@ -33,7 +33,7 @@ var causes = []cause{
 	{"busy", provision.ErrBusy, "Another provisioner works on this node; its lock ends after two minutes and a later run takes the node again."},
 	{"refused", provision.ErrRefused, "Read the node's own words above and its log (choria-server on the node)."},
 	{"gone", provision.ErrGone, "The node left before it was asked: see whether it is up, and whether it reaches the broker."},
-	{"no_reply", provision.ErrNoReply, "See on the node whether choria-server runs and reaches the broker; a slow network needs a longer `rpc_timeout`."},
+	{"no_reply", provision.ErrNoReply, "See on the node whether choria-server runs and reaches the broker, and whether its clock is right: at a first boot it often is not, and a node drops a request whose age passes its time-to-live (60 s), which only its own log says (`is too old`). A slow network needs a longer `rpc_timeout`."},
 	{"nonsense", provision.ErrNonsense, "The node answered something else than its agent would: check which version it runs, and who else may answer in its name."},
 	{"paused", provision.ErrPaused, "`provision resume` ends the pause; `provision status` shows who paused it and why."},
 	{"not_leader", provision.ErrNotLeader, "Another instance took over; it will work on this node."},
