@@ -13,6 +13,7 @@ import (
 	"github.com/choria-io/tokens"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // exampleSite puts the example configuration and all it names into a directory,
@@ -52,7 +53,7 @@ func exampleSite(t *testing.T) string {
 
 func TestExampleConfigurationHasNoProblem(t *testing.T) {
 	t.Parallel()
-	cfg, problems, err := config.Load(exampleSite(t), config.Overrides{Getenv: os.Getenv})
+	cfg, problems, err := config.Load(exampleSite(t), config.Overrides{Getenv: os.Getenv, Keys: trust.Keys()})
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("got %v and %v, want no problem", err, problems)
 	}

@@ -12,6 +12,7 @@ import (
 	"choria-provision/config"
 	"choria-provision/internal/lab"
 	"choria-provision/internal/network"
+	"choria-provision/provision/trust"
 
 	"github.com/choria-io/go-choria/inter"
 	"github.com/nats-io/nats.go"
@@ -21,7 +22,7 @@ import (
 // provisionerIn connects to the lab as its provisioner does.
 func provisionerIn(t *testing.T, l *lab.Lab) *network.Conn {
 	t.Helper()
-	cfg, _, err := config.Load(l.ConfigFile(), config.Overrides{Getenv: os.Getenv})
+	cfg, _, err := config.Load(l.ConfigFile(), config.Overrides{Getenv: os.Getenv, Keys: trust.Keys()})
 	if err != nil {
 		t.Fatal(err)
 	}

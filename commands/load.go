@@ -13,6 +13,7 @@ import (
 	choriaconfig "github.com/choria-io/go-choria/config"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // load finds, reads and checks the configuration, with the command line's
@@ -56,7 +57,7 @@ func (a *app) locatedChoria() string {
 }
 
 func (a *app) overrides() config.Overrides {
-	return config.Overrides{Getenv: os.Getenv, StateDir: a.stateDir, Debug: a.debug, Root: os.Geteuid() == 0, Stdout: fileOf(a.result.Writer)}
+	return config.Overrides{Getenv: os.Getenv, Keys: trust.Keys(), StateDir: a.stateDir, Debug: a.debug, Root: os.Geteuid() == 0, Stdout: fileOf(a.result.Writer)}
 }
 
 // fileOf returns what is known of the file behind w, nil when there is none.

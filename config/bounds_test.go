@@ -23,7 +23,7 @@ func TestFilesThatWouldKeepTheParserBusyAreRefused(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := Load(write(t, t.TempDir(), test.text), Overrides{Getenv: environment()})
+			_, _, err := Load(write(t, t.TempDir(), test.text), Overrides{Keys: testKeys, Getenv: environment()})
 			var invalid *Invalid
 			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.want) || len(invalid.Problems) != 1 {
 				t.Fatalf("got %.300v, want *Invalid with %q alone", err, test.want)

@@ -24,8 +24,8 @@ func (c *Config) check(o Overrides) []finding {
 		checkRecords,
 		checkFeatures,
 		checkUnread,
-		checkVerifyKey,
-		checkSigningKey,
+		func(c *Config) []finding { return checkVerifyKey(c, o.Keys) },
+		func(c *Config) []finding { return checkSigningKey(c, o.Keys) }, // knows the issuer from there
 		checkUpgrades,
 		checkPushgateway,
 		checkPlaces,

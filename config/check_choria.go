@@ -2,6 +2,10 @@ package config
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -130,13 +134,13 @@ func checkClientToken(tokenFile, seedFile string) []finding {
 		return asList(problem)
 	}
 	found := append(checkAccess(tokenKey, tokenFile), checkAccess(seedKey, seedFile)...)
-	found = append(found, hexFile(seedKey, seedFile, seed, "seed")...)
+	found = append(found, checkHexSeed(seedKey, seedFile, seed)...)
 	claims, err := tokens.ParseClientIDTokenUnverified(strings.TrimSpace(string(token)))
 	if err != nil {
 		return append(found, mistake(tokenKey, absolute(tokenFile)+" holds no client token", "name the provisioner's JWT"))
 	}
 	found = append(found, checkClientClaims(tokenKey, tokenFile, claims)...)
-	if key := signingKey(seed); key != nil && len(found) == 0 && claims.PublicKey != publicText(key) {
+	if public := seedPublic(seed); public != "" && len(found) == 0 && !strings.EqualFold(claims.PublicKey, public) {
 		found = append(found, mistake(seedKey, "belongs to another key than the token in "+absolute(tokenFile), "name the token and the seed of the same provisioner"))
 	}
 	return found
@@ -196,4 +200,26 @@ func lineOf(file, key string) (line, column int) {
 		}
 	}
 	return line, column
+}
+
+// seedPublic returns the public half of a hex ed25519 seed, in hex, or "".
+func seedPublic(text []byte) string {
+	seed, err := hex.DecodeString(string(bytes.TrimSpace(text)))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return ""
+	}
+	return hex.EncodeToString(ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
+}
+
+// checkHexSeed requires that a file is one hex encoded ed25519 seed.
+func checkHexSeed(key, path string, text []byte) []finding {
+	text = bytes.TrimSpace(text)
+	_, err := hex.DecodeString(string(text))
+	switch {
+	case tokens.IsEncodedEd25519Key(text):
+		return nil
+	case len(text) > 0 && (err == nil || errors.Is(err, hex.ErrLength)):
+		return []finding{mistake(key, fmt.Sprintf("%s holds %d hex digits; an ed25519 seed has 64", absolute(path), len(text)), "put the whole seed into it")}
+	}
+	return []finding{mistake(key, absolute(path)+" holds no ed25519 seed", "put the seed into it as 64 hex digits")}
 }

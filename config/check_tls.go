@@ -2,10 +2,8 @@ package config
 
 import (
 	"crypto"
-	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -151,11 +149,7 @@ func isRSA(key crypto.Signer) bool {
 	return ok
 }
 
-// publicText is the public half of an ed25519 key in hex, as tokens hold it.
-func publicText(key crypto.Signer) string {
-	public, ok := key.Public().(ed25519.PublicKey)
-	if !ok {
-		return ""
-	}
-	return hex.EncodeToString(public)
+// isEncrypted reports whether a PEM block is a private key with a passphrase.
+func isEncrypted(block *pem.Block) bool {
+	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
 }

@@ -4,14 +4,12 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/choria-io/go-choria/choria"
 	choriaconfig "github.com/choria-io/go-choria/config"
 	"github.com/choria-io/go-choria/protocol"
-	"github.com/choria-io/tokens"
 )
 
 const (
@@ -139,23 +137,15 @@ func credentialOption(cfg *choriaconfig.Config) string {
 }
 
 // strangeIssuer reports whether server JWTs would be signed by a key that the
-// Choria configuration does not list as issuer, with no chain to one. Load has
-// said so already when jwt_verify_cert is the issuer's key itself.
+// Choria configuration does not list as issuer, with no chain to one. The check
+// of jwt_signing_key covers a jwt_verify_cert that is the issuer's key itself.
 func (c *Config) strangeIssuer(cfg *choriaconfig.Config) bool {
-	if !c.Features.ED25519 || c.JWTSigningToken != "" || len(cfg.Choria.IssuerNames) == 0 || tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)) {
+	if !c.Features.ED25519 || c.JWTSigningToken != "" || len(cfg.Choria.IssuerNames) == 0 || c.keys.issuer != nil || c.keys.signer == nil {
 		return false
 	}
-	text, err := os.ReadFile(c.JWTSigningKey)
-	if err != nil {
-		return false
-	}
-	private, ok := signingKey(text).(ed25519.PrivateKey)
-	if !ok { // an issuer is never RSA
-		return true
-	}
-	public := hex.EncodeToString(private.Public().(ed25519.PublicKey))
 	return !slices.ContainsFunc(cfg.Choria.IssuerNames, func(name string) bool {
-		return cfg.Option("plugin.security.issuer."+name+".public", "") == public
+		issuer, err := hex.DecodeString(cfg.Option("plugin.security.issuer."+name+".public", ""))
+		return err == nil && c.keys.signerIs(ed25519.PublicKey(issuer))
 	})
 }
 
@@ -163,5 +153,5 @@ func (c *Config) strangeIssuer(cfg *choriaconfig.Config) bool {
 // Organization Issuer, and not signed by a key that brokers know themselves
 // (plugin.choria.network.server_signer_cert).
 func (c *Config) underIssuer() bool {
-	return c.Features.ED25519 && (c.JWTSigningToken != "" || tokens.IsEncodedEd25519Key([]byte(c.JWTVerifyCert)))
+	return c.Features.ED25519 && (c.JWTSigningToken != "" || c.keys.issuer != nil)
 }

@@ -119,7 +119,7 @@ func TestAChoriaConfigurationThatCannotBeUsed(t *testing.T) {
 func TestAPasswordFileThatWentAwayIsToldWithItsKey(t *testing.T) {
 	t.Parallel()
 	dir := site(t)
-	cfg, _, err := Load(write(t, dir, "helper: DIR/helper\nbroker_provisioning_password_file: DIR/secret\n"), Overrides{Getenv: environment()})
+	cfg, _, err := Load(write(t, dir, "helper: DIR/helper\nbroker_provisioning_password_file: DIR/secret\n"), Overrides{Keys: testKeys, Getenv: environment()})
 	if err != nil {
 		t.Fatal(err)
 	}

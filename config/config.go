@@ -55,6 +55,8 @@ type Config struct {
 	Pushgateway        Pushgateway `yaml:"pushgateway"`
 	MetricsTextfile    string      `yaml:"metrics_textfile"`
 	MonitorAddress     string      `yaml:"monitor_address"` // of monitor_port; an IP address
+
+	keys siteKeys // found by the checks
 }
 
 // Features gate single steps of the sequence.

@@ -161,7 +161,7 @@ func FuzzNoFileMakesLoadPanic(f *testing.F) {
 		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, problems, err := Load(path, Overrides{Getenv: environment()})
+		cfg, problems, err := Load(path, Overrides{Keys: testKeys, Getenv: environment()})
 		var invalid *Invalid
 		switch {
 		case err == nil && cfg == nil:

@@ -12,6 +12,7 @@ import (
 // Overrides is what the command line and the machine add to the file.
 type Overrides struct {
 	Getenv   func(string) string // the environment; required
+	Keys     Keys                // readers of key files; required
 	StateDir string              // --state-dir; wins over everything
 	Debug    bool                // --debug; wins over loglevel
 	Root     bool                // the process runs as root

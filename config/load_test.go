@@ -127,7 +127,7 @@ func write(t testing.TB, dir, text string) string {
 // load loads text, which must be usable, and returns its warnings.
 func load(t testing.TB, text string, pairs ...string) (*Config, []Problem) {
 	t.Helper()
-	cfg, warnings, err := Load(write(t, site(t), text), Overrides{Getenv: environment(pairs...)})
+	cfg, warnings, err := Load(write(t, site(t), text), Overrides{Keys: testKeys, Getenv: environment(pairs...)})
 	if err != nil {
 		t.Fatalf("got %v, want a usable configuration", err)
 	}
@@ -156,7 +156,7 @@ func TestEveryMistakeIsToldWithPlaceAndRemedy(t *testing.T) {
 // told is what Load says about text, the machine's own paths taken out.
 func told(t *testing.T, dir, text string) string {
 	t.Helper()
-	_, problems, err := Load(write(t, dir, text), Overrides{Getenv: environment("PATH", "/nowhere", "HOME", dir)})
+	_, problems, err := Load(write(t, dir, text), Overrides{Keys: testKeys, Getenv: environment("PATH", "/nowhere", "HOME", dir)})
 	verdict := "usable\n"
 	var invalid *Invalid
 	if errors.As(err, &invalid) {
@@ -201,7 +201,7 @@ func TestKeyThatMayNotBeLookedAtIsNotCalledMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "helper: /bin/true\nfeatures: {jwt: true}\njwt_verify_cert: " + filepath.Join(locked, "signer.pem") + "\n"
-	_, _, err := Load(write(t, dir, text), Overrides{Getenv: environment()})
+	_, _, err := Load(write(t, dir, text), Overrides{Keys: testKeys, Getenv: environment()})
 	if err == nil || !strings.Contains(err.Error(), "signer.pem cannot be read: too many levels of symbolic links") {
 		t.Errorf("got %v, want an error that says why", err)
 	}

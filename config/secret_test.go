@@ -104,7 +104,7 @@ func TestMarkAndLineEndAreNotPartOfASecret(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, warnings, err := Load(write(t, dir, "helper: DIR/helper\ntoken_file: DIR/secret\n"), Overrides{Getenv: environment()})
+		cfg, warnings, err := Load(write(t, dir, "helper: DIR/helper\ntoken_file: DIR/secret\n"), Overrides{Keys: testKeys, Getenv: environment()})
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%q: got %v and error %v, want nothing to say", text, warnings, err)
 			continue
@@ -142,7 +142,7 @@ func TestStrayBytesInASecretsFileAreNamed(t *testing.T) {
 			if key == "pushgateway" {
 				line = "pushgateway: {url: 'http://localhost:9091', username: me, password_file: DIR/secret}\n"
 			}
-			_, problems, err := Load(write(t, dir, "helper: DIR/helper\n"+rest+line), Overrides{Getenv: environment()})
+			_, problems, err := Load(write(t, dir, "helper: DIR/helper\n"+rest+line), Overrides{Keys: testKeys, Getenv: environment()})
 			var invalid *Invalid
 			if errors.As(err, &invalid) {
 				problems = invalid.Problems

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"choria-provision/config"
+	"choria-provision/provision/trust"
 )
 
 // A label that a metric has itself makes every push fail: the configuration is
@@ -38,7 +39,7 @@ func TestGroupingMayNotRepeatAMetricsLabel(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := config.Load(path, config.Overrides{Getenv: os.Getenv, StateDir: t.TempDir()})
+		_, _, err := config.Load(path, config.Overrides{Getenv: os.Getenv, Keys: trust.Keys(), StateDir: t.TempDir()})
 		if err == nil || !strings.Contains(err.Error(), ":6:") || !strings.Contains(err.Error(), "pushgateway.grouping."+label) {
 			t.Errorf("%s: got %v, want an error that points at it", label, err)
 		}

@@ -169,11 +169,11 @@ func TestKeysThatVerifyNothing(t *testing.T) {
 	public, private := newKey(t)
 	good := signed(t, provisioningClaims(t, time.Hour), private)
 	tests := []struct{ name, verify, says string }{
-		{"no key configured", "", "jwt_verify_cert is not set"},
-		{"key file that is gone", "/nonexistent/signer.pem", "neither a file nor"},
-		{"key that is too short", hex.EncodeToString(public)[2:], "neither a file nor"},
+		{"no key configured", "", "jwt_verify_cert: is not set"},
+		{"key file that is gone", "/nonexistent/signer.pem", "/nonexistent/signer.pem does not exist, and it is not a hex ed25519 public key either"},
+		{"key that is too short", hex.EncodeToString(public)[2:], "has 62 hex digits; an ed25519 public key has 64"},
 		{"key file of something else", writeFile(t, "hello"), "jwt_verify_cert"},
-		{"key file that is a directory", t.TempDir(), "is a directory"},
+		{"key file that is a directory", t.TempDir(), "is not a file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -266,8 +266,8 @@ func TestChangedSiteKeyCountsAtOnce(t *testing.T) {
 		{"other name for it", func(path, text string) error {
 			return errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Remove(path), os.Symlink(path+".new", path))
 		}, ""},
-		{"no file", func(path, _ string) error { return os.Remove(path) }, "no such file"},
-		{"a directory", func(path, _ string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "is a directory"},
+		{"no file", func(path, _ string) error { return os.Remove(path) }, "does not exist"},
+		{"a directory", func(path, _ string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "is not a file"},
 		{"no key", func(path, text string) error { return rewrite(path, strings.Repeat("x", len(text))) }, "key"},
 	}
 	for _, tt := range tests {

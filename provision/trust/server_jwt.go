@@ -1,13 +1,11 @@
 package trust
 
 import (
+	"crypto"
 	"crypto/ed25519"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/choria-io/tokens"
@@ -58,9 +56,9 @@ func (r ServerJWTRequest) issue(now time.Time) (token string, warnings []string,
 	if len(r.PublicKey) != ed25519.PublicKeySize {
 		return "", nil, errors.New("there is no ed25519 key of the node to bind it to")
 	}
-	key, err := readSigningKey(r.Config.JWTSigningKey)
+	key, err := ReadSigningKey(r.Config.JWTSigningKey)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("jwt_signing_key: %w", err)
 	}
 	claims, warnings, err := r.claims(now)
 	if err != nil {
@@ -184,28 +182,16 @@ func (r ServerJWTRequest) acceptableToSigners(token string) (warnings []string) 
 
 // addChain makes the token part of a chain of trust. tokenFile holds our own
 // token, which proves that the Organization Issuer made us an issuer.
-func addChain(claims *tokens.ServerClaims, key any, tokenFile string) (warnings []string, err error) {
-	text, err := os.ReadFile(tokenFile)
-	if err != nil {
-		return nil, fmt.Errorf("jwt_signing_token: %w", err)
-	}
-	ours, err := tokens.ParseClientIDTokenUnverified(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("jwt_signing_token: reading %s: %w", tokenFile, err)
-	}
-	private, ok := key.(ed25519.PrivateKey)
+func addChain(claims *tokens.ServerClaims, key crypto.Signer, tokenFile string) (warnings []string, err error) {
+	ours, err := ReadSigningToken(tokenFile, key)
 	switch {
-	case !ok:
-		return nil, errors.New("jwt_signing_key: a chain of trust needs an ed25519 key")
-	case ours.TrustChainSignature == "":
-		return nil, fmt.Errorf("jwt_signing_token: %s has no trust chain signature (tcs): its issuer must add the organization's chain data", tokenFile)
-	case !strings.EqualFold(ours.PublicKey, hex.EncodeToString(private.Public().(ed25519.PublicKey))):
-		return nil, fmt.Errorf("jwt_signing_token: %s belongs to another key than jwt_signing_key", tokenFile)
-	case ours.ExpiresAt != nil && ours.IsExpired():
+	case err != nil:
+		return nil, fmt.Errorf("jwt_signing_token: %w", err)
+	case ours.IsExpired():
 		return nil, fmt.Errorf("jwt_signing_token: %s expired at %s", tokenFile, ours.ExpireTime().Format(time.RFC3339))
 	}
 	asked := claims.ExpireTime()
-	if err := claims.AddChainIssuerData(ours, private); err != nil {
+	if err := claims.AddChainIssuerData(ours, key.(ed25519.PrivateKey)); err != nil {
 		return nil, fmt.Errorf("jwt_signing_token: adding the chain data of %s: %w", tokenFile, err)
 	}
 	if got := claims.ExpireTime(); got.Before(asked) {

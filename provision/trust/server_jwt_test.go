@@ -255,13 +255,13 @@ func TestTokensThatBrokersWouldRejectAreNotIssued(t *testing.T) {
 		says   string
 	}{
 		{"no key of the node", func(_ *testing.T, _ *organization, r *ServerJWTRequest) { r.PublicKey = nil }, "no ed25519 key"},
-		{"no signing key", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "" }, "jwt_signing_key is not set"},
-		{"signing key that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "/nonexistent" }, "no such file"},
+		{"no signing key", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "" }, "jwt_signing_key: is not set"},
+		{"signing key that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningKey = "/nonexistent" }, "jwt_signing_key: /nonexistent does not exist"},
 		{"signing key of nonsense", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningKey = writeFile(t, "s3cret")
-		}, "neither an ed25519 seed"},
-		{"signing token that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = "/nonexistent" }, "jwt_signing_token: open"},
-		{"signing token of nonsense", func(t *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = writeFile(t, "x") }, "jwt_signing_token: reading"},
+		}, "holds no ed25519 seed"},
+		{"signing token that is gone", func(_ *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = "/nonexistent" }, "jwt_signing_token: /nonexistent does not exist"},
+		{"signing token of nonsense", func(t *testing.T, o *organization, _ *ServerJWTRequest) { o.config.JWTSigningToken = writeFile(t, "x") }, "holds no client token"},
 		{"signing token without chain", func(t *testing.T, o *organization, _ *ServerJWTRequest) {
 			o.config.JWTSigningToken = writeFile(t, o.clientToken(t, o.provisioner, time.Hour, false))
 		}, "no trust chain signature"},
