@@ -56,6 +56,7 @@ var causes = []cause{
 	{"stale", provision.ErrStale, "It was seen too long ago to trust: the next run discovers it anew."},
 	{"locked", provision.ErrLocked, "Another provision process works on this node: let it finish."},
 	{"owned", provision.ErrOwned, "`provision reset NODE` frees it, once it is sure that this site may take it over."},
+	{"in_service", provision.ErrInService, "Nothing is left to do; `provision reset --reprovision NODE` has it wait again. If it is not in service after all, see whether choria-server runs there and reaches the broker."},
 	{"resetting", provision.ErrResetting, "`provision reset NODE` finishes the reset and frees the node."},
 	{"record", provision.ErrRecord, "`provision reset NODE` forgets the record and frees the node."},
 	{"state", provision.ErrState, "Do what the error says about the state directory; the next run takes the nodes that were not started."},

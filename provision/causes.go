@@ -50,6 +50,10 @@ var (
 	ErrRecord = errors.New("the node's record cannot be used")
 	ErrState  = errors.New("the state failed")
 
+	// ErrInService: a node that was named does not wait, and its record says that
+	// its installation is complete.
+	ErrInService = errors.New("the node is in service")
+
 	// ErrResetting: an operator's reset of the node was not finished.
 	ErrResetting = errors.New("a reset of the node is not finished")
 )
@@ -92,6 +96,7 @@ var traits = []struct {
 	{ErrLocked, skips},
 	{ErrOwned, skips},
 	{ErrResetting, skips},
+	{ErrInService, skips},
 }
 
 // has reports whether one of the causes of err has the trait.

@@ -27,6 +27,7 @@ type ownership struct {
 	store  *installstate.Store
 	lock   *installstate.Claim // nil in a dry run
 	record installstate.Record
+	since  time.Time // when the installation before this one was complete; zero: there was none
 }
 
 // take locks the node and admits it: what was decided before the lock was held
@@ -49,7 +50,7 @@ func (r *Runner) take(machine string) (*ownership, error) {
 	case installstate.Fresh:
 		own.record = installstate.NewRecord(machine, r.Fingerprint)
 	case installstate.AlreadyComplete: // it waits again: sent back, reinstalled, or its restart got lost
-		own.record = record.Successor()
+		own.record, own.since = record.Successor(), record.Completed
 	default:
 		own.record = record
 	}
@@ -79,6 +80,15 @@ func heldAfter(record installstate.Record) string {
 func (o *ownership) begin() error {
 	o.record.HoldUntil, o.record.RestartRequested, o.record.ShutDown = time.Time{}, time.Time{}, time.Time{}
 	return stateCause(o.store.Save(o.record))
+}
+
+// explainGone says of a node that is not connected, and was not seen to wait,
+// that it is in service by its record; else it returns err.
+func (o *ownership) explainGone(err error) error {
+	if o.since.IsZero() {
+		return err
+	}
+	return fmt.Errorf("%w since %s by its record, and does not wait", ErrInService, o.since.Local().Format(time.DateTime))
 }
 
 // restarting records that the node is about to be asked for its restart, or that

@@ -130,11 +130,12 @@ func (r *Runner) summarize(skipped []Result, tasks []*task, left int) Summary {
 
 // task is one node on its way through both stages of a workers.Pool.
 type task struct {
-	r    *Runner
-	n    *node      // nil once there is a result: a run's nodes must not add up in memory
-	own  *ownership // nil before and after
-	deaf func()     // ends that announcements are heard
-	done func()     // called after the outcome; may be nil
+	r     *Runner
+	n     *node      // nil once there is a result: a run's nodes must not add up in memory
+	own   *ownership // nil before and after
+	named bool       // by an operator: it was not seen to wait
+	deaf  func()     // ends that announcements are heard
+	done  func()     // called after the outcome; may be nil
 
 	result Result
 }
@@ -142,7 +143,7 @@ type task struct {
 func (r *Runner) task(stop context.Context, s discovery.Sighting, helpers *semaphore.Weighted) *task {
 	n := r.node(stop, s)
 	n.helpers = helpers
-	return &task{r: r, n: n, deaf: func() {}}
+	return &task{r: r, n: n, named: s.Source == discovery.ByName, deaf: func() {}}
 }
 
 // FirstCall implements workers.Node: it takes the node from its lock to its first
@@ -161,6 +162,9 @@ func (t *task) FirstCall(ctx context.Context) bool {
 	outcome, err := t.n.walkToAnswer(ctx)
 	if outcome == goOn && err == nil {
 		return true
+	}
+	if t.named && errors.Is(err, ErrGone) {
+		err = own.explainGone(err)
 	}
 	t.end(ctx, outcome, err)
 	return false
