@@ -38,9 +38,9 @@ lint:
 	$(GO) run $(GOLANGCI) run ./... # rules and their reasons: .golangci.yml
 	$(GO) mod verify
 	$(GO) mod tidy -diff
-	cd tools && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
-	cd internal/bench && $(GO) vet ./... && $(GO) mod tidy -diff # its modules are among those verified above
-	cd packaging/build && $(GO) vet ./... && $(GO) mod verify && $(GO) mod tidy -diff
+	cd tools && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./... && $(GO) mod verify && $(GO) mod tidy -diff
+	cd internal/bench && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./... && $(GO) mod tidy -diff # its modules are among those verified above
+	cd packaging/build && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./... && $(GO) mod verify && $(GO) mod tidy -diff
 
 # stats prints what can be measured of the source beside its target;
 # DIR measures another checkout.

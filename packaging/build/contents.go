@@ -59,7 +59,7 @@ func readRow(root string, fields []string) ([]entry, error) {
 	}
 	sources, err := filepath.Glob(filepath.Join(root, fields[3]))
 	if err != nil || len(sources) == 0 {
-		return nil, fmt.Errorf("%s: no file matches (%v)", fields[3], err)
+		return nil, fmt.Errorf("%s: no file matches (%v)", fields[3], err) //nolint:errorlint // there may be none to wrap
 	}
 	var entries []entry
 	for _, source := range sources {
