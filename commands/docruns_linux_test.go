@@ -57,14 +57,14 @@ const choriaProgram = "the choria program: a lab's own tokens take the place of 
 // those that can be.
 func TestEveryDocumentedBlockRuns(t *testing.T) {
 	t.Parallel()
-	known := map[[2]string]docRun{}
+	known, met := map[[2]string]docRun{}, map[[2]string]bool{}
 	for _, d := range docRuns {
 		known[[2]string{d.page, d.first}] = d
 	}
 	for _, b := range commandBlocks(t) {
 		key := [2]string{b.page, b.first()}
 		d, found := known[key]
-		delete(known, key)
+		met[key] = true
 		switch {
 		case !found && gettingStarted(b):
 		case !found:
@@ -79,6 +79,9 @@ func TestEveryDocumentedBlockRuns(t *testing.T) {
 		}
 	}
 	for key := range known {
+		if met[key] {
+			continue
+		}
 		t.Errorf("docRuns holds the block %q of %s, which is not there", key[1], key[0])
 	}
 }
