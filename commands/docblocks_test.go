@@ -11,7 +11,7 @@ import (
 // Languages of blocks in the documents. Commands are in sh and console alone.
 var (
 	commandLanguages = []string{"sh", "console"}
-	otherLanguages   = []string{"text", "yaml", "ini"}
+	otherLanguages   = []string{"text", "yaml", "ini", "mermaid"}
 )
 
 // TestEveryBlockSaysWhatItIs leaves no block out of the tests below for want of a

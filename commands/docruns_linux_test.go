@@ -47,6 +47,7 @@ var docRuns = []docRun{
 	{page: "docs/metrics.md", first: "curl -X DELETE http://pushgateway.example.net:9091/metrics/job/choria_provision/site/eu", needs: "a Pushgateway: tools tests its addresses"},
 	{page: "docs/migration.md", first: "export PROVISION_CHORIA_CONFIG=/path/to/the/daemons/choria.cfg", run: runsInLab(lab.Options{Nodes: 1, Enrollment: lab.Issuer})},
 	{page: "docs/operations.md", first: "install -m 0755 bin/provision /usr/bin/provision", needs: "root and systemd"},
+	{page: "docs/troubleshooting.md", first: "provision config check                   # files, keys and tokens, with line and hint", run: runsInLab(lab.Options{Nodes: 1, Enrollment: lab.PKI})},
 	{page: "docs/operations.md", first: "choria kv add CHORIA_PROVISION_RECORDS --history 1 --no-direct --replicas 3", needs: "a cluster of brokers"},
 }
 
