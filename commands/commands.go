@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"choria-provision/config"
 	"choria-provision/output"
 
 	"github.com/choria-io/fisk"
@@ -38,6 +40,10 @@ type app struct {
 	output     string
 	color      string
 	unattended bool
+
+	// loaded is the configuration in force, for the secrets that no message may
+	// show; nil until load read it.
+	loaded atomic.Pointer[config.Config]
 
 	// reloads is set by a command for which SIGHUP is no end.
 	reloads bool
@@ -174,6 +180,7 @@ func (a *app) fail(err error) int {
 // say tells on stderr what no run's logger does: a line for people, or one that
 // goes with the other lines of --log-format json.
 func (a *app) say(level, text string) {
+	text = a.redactor().Replace(text)
 	if a.logFormat != "json" {
 		fmt.Fprintf(a.Err, "provision: %s\n", text)
 		return

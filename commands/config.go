@@ -202,7 +202,9 @@ func (a *app) runConfigShow() error {
 	return err
 }
 
-func (a *app) writeJSON(document any) error { return output.WriteJSON(a.Out, document) }
+func (a *app) writeJSON(document any) error {
+	return output.WriteJSON(a.Out, output.Redact(a.redactor(), document))
+}
 
 // absolute is path from the root; the working directory is always known where
 // a file was found.

@@ -25,6 +25,7 @@ func (a *app) load() (*config.Config, error) {
 	if err != nil {
 		return nil, configError{err}
 	}
+	a.loaded.Store(cfg)
 	a.warn(warnings)
 	return cfg, nil
 }

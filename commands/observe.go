@@ -117,6 +117,7 @@ func (s *seen) closeLive() {
 // shown to programs and stored nowhere: the last report stays that of a run that
 // worked.
 func (c *cycle) abort(err error) error {
+	err = c.app.redactor().Error(err)
 	if c.output != "json" {
 		return err
 	}
@@ -148,7 +149,7 @@ func (c *cycle) runInfo() output.RunInfo {
 // verdict. What cannot be left changes the verdict only when it was good.
 func (s *seen) end(c *cycle, sum provision.Summary, err error) error {
 	s.closeLive()
-	verdict := c.verdict(sum, err)
+	verdict := s.redactor.Error(c.verdict(sum, err))
 	end := output.End{ExitCode: exitCode(verdict, c.unattended), Err: shown(verdict), Finished: time.Now()}
 	doc := s.report.Finish(end)
 	var problems []error

@@ -7,6 +7,16 @@ import (
 	"choria-provision/provision"
 )
 
+// redactor returns a redactor of the secrets of the configuration in force. It
+// reads their files anew: a message may come long after a secret was rotated.
+func (a *app) redactor() output.Redactor {
+	cfg := a.loaded.Load()
+	if cfg == nil {
+		return output.Redactor{}
+	}
+	return output.NewRedactor(secretsOf(cfg))
+}
+
 // redactingRPC redacts what a node says in words, for commands without observers:
 // a refusal may repeat the token of its request. The data of a reply stays.
 type redactingRPC struct {

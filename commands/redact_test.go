@@ -1,9 +1,12 @@
 package commands
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,5 +57,32 @@ func TestNodesThatRepeatTheTokenDoNotShowIt(t *testing.T) {
 				t.Errorf("got %v, want an error that unwraps to %v", err, tt.is)
 			}
 		})
+	}
+}
+
+// The secret is in the error by way of a path, as it may be by way of a library.
+func TestErrorsOfACommandDoNotShowTheToken(t *testing.T) {
+	t.Parallel()
+	const token = "s3cret-token"
+	file := filepath.Join(t.TempDir(), "provision.yaml")
+	state := filepath.Join(t.TempDir(), token)
+	text := "token: " + token + "\nhelper: /bin/cat\nstate_dir: " + state + "\n"
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string]string{file: text, filepath.Join(state, "state.db"): "no database"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"pause"}, {"once"}, {"reset", "web1"}} {
+		for _, format := range []string{"text", "json"} {
+			var stdout, stderr bytes.Buffer
+			code := Run(t.Context(), append([]string{"--config", file, "--log-format", format, "--output", "json"}, command...), Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+			shown := stdout.String() + stderr.String()
+			if code == 0 || strings.Contains(shown, "s3cret") || !strings.Contains(shown, "****") {
+				t.Errorf("%v, %s: got exit code %d and %s, want an error without the token", command, format, code, shown)
+			}
+		}
 	}
 }

@@ -95,6 +95,7 @@ func (w *watch) build(cfg *config.Config) error {
 	}
 	w.closers = reread.closers // helpers that stay end with us
 	w.seen.redactor.Add(secretsOf(cfg)...)
+	w.loaded.Store(cfg)
 	runner.May = w.may
 	runner.Term = func() any { return w.term.Load() }
 	if before := w.current.Load(); before != nil {
