@@ -10,14 +10,14 @@ import (
 	"choria-provision/config"
 )
 
-// maxText bounds, in runes, a text from a node or helper wherever it is shown.
+// maxText bounds, in runes, a text from a node or helper when it is shown.
 const maxText = 2000
 
-// Escape returns text with everything written out that a terminal or a reader
-// could be deceived by: control characters (C0, C1, DEL), invisible and
-// direction-changing format characters, and bytes that are no UTF-8. What is
-// left stands on one line. JWTs and private keys in PEM become ****, whoever
-// wrote them. Escaping twice changes nothing more.
+// Escape returns text on one line, with escape sequences for what could deceive a
+// terminal or its reader: control characters (C0, C1, DEL), invisible characters,
+// characters that change the direction, and bytes that are not UTF-8. JWTs and
+// private keys in PEM become ****, from any source. Escaping twice is the same as
+// once.
 func Escape(text string) string {
 	text = credential.ReplaceAllString(text, config.Redacted)
 	if clean(text) {
@@ -33,13 +33,13 @@ func Escape(text string) string {
 	return b.String()
 }
 
-// credential matches what is a secret wherever it comes from, a helper's stderr
-// or a library's debug line: a JWT, and a private key to its end or that of the
+// credential matches texts that are secret by their form, in a helper's stderr or
+// a library's debug line: a JWT, and a private key up to its end or the end of the
 // text.
 var credential = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?|(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)
 
-// EscapeTo is Escape for a text of any size: at most limit runes of it are
-// read, and an ellipsis stands for the rest.
+// EscapeTo escapes at most limit runes of a text of any size and appends an
+// ellipsis when there are more.
 func EscapeTo(text string, limit int) string {
 	cut, runes := 0, 0
 	for cut < len(text) && runes < limit {
@@ -77,7 +77,7 @@ func writeRune(b *strings.Builder, r rune, raw string) {
 	}
 }
 
-// escapeError is the text of err, escaped and bounded; empty for nil.
+// escapeError returns the text of err, escaped and bounded, empty for nil.
 func escapeError(err error) string {
 	if err == nil {
 		return ""

@@ -9,19 +9,19 @@ import (
 	"choria-provision/provision"
 )
 
-// group is nodes that have the same trouble, so that five hundred of them take
-// as much room as one.
+// group holds the nodes that have one cause in common, so that five hundred of
+// them take as much room as one.
 type group struct {
 	key    string
-	text   string // what is wrong; the first node's own words when differs is set
-	common string // what is wrong, whatever the node's own words are
+	text   string // the error of the first node
+	common string // the text of the cause, the same for all nodes
 	hint   string
 	names  []string
 	steps  []string // distinct, in order of appearance
-	differ bool     // the nodes' words do
+	differ bool     // the nodes' errors have different texts
 }
 
-// grouping collects groups in order of appearance.
+// grouping collects groups in the order of their first node.
 type grouping struct {
 	groups []*group
 	byKey  map[string]*group
@@ -45,9 +45,9 @@ func (g *grouping) add(key, text, name, step string) *group {
 	return found
 }
 
-// troubles groups the nodes of an outcome by cause, and those of no known cause
-// by what was said.
-func troubles(nodes []Node, outcome provision.Outcome) []*group {
+// byCause groups the nodes of an outcome by cause, and nodes without a known cause
+// by the text of their error.
+func byCause(nodes []Node, outcome provision.Outcome) []*group {
 	var g grouping
 	for _, n := range nodesWith(nodes, outcome) {
 		text := n.Error
@@ -67,7 +67,8 @@ func troubles(nodes []Node, outcome provision.Outcome) []*group {
 	return largestFirst(g.groups)
 }
 
-// refusals leaves duplicates out: their nodes failed, and are shown there.
+// refusals groups refused sightings by cause. It leaves duplicates out: they are
+// failed nodes as well and shown there.
 func refusals(refused []Refusal) []*group {
 	var g grouping
 	for _, r := range refused {
@@ -109,24 +110,24 @@ func groups(p *Page, title string, groups []*group, tone Tone) {
 	p.Blank()
 }
 
-// headline is who and what on one line: 3 × web1, web2, web3 at configure: why.
-// whole: the table's rows are not cut to a width.
-func (g *group) headline(whole bool) string {
+// headline returns the group on one line: 3 × web1, web2, web3 at configure: text.
+// uncut means that the table above has the errors in full length.
+func (g *group) headline(uncut bool) string {
 	text := g.text
 	switch {
-	case g.differ && g.common != "" && whole && len(g.names) <= fewNodes: // the rows have the words
+	case g.differ && g.common != "" && uncut && len(g.names) <= fewNodes: // the rows have the errors
 		text = g.common
 	case g.differ && g.common != "":
 		text = g.common + ", such as: " + text
 	}
-	who := someNames(g.names)
+	nodes := someNames(g.names)
 	if len(g.names) > 1 {
-		who = fmt.Sprintf("%d × %s", len(g.names), who)
+		nodes = fmt.Sprintf("%d × %s", len(g.names), nodes)
 	}
 	if len(g.steps) > 0 {
-		who += " at " + strings.Join(g.steps, ", ")
+		nodes += " at " + strings.Join(g.steps, ", ")
 	}
-	return who + ": " + text
+	return nodes + ": " + text
 }
 
 func someNames(names []string) string {
@@ -136,7 +137,7 @@ func someNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
 }
 
-// plans shows what a dry run found, nodes with the same plan together.
+// plans shows the plans of a dry run, nodes with the same plan together.
 func plans(p *Page, nodes []Node) {
 	var g grouping
 	byKey := map[string]*Plan{}

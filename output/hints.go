@@ -29,7 +29,7 @@ var causes = []cause{
 	{duplicateCause, discovery.ErrOtherCase, "Certificates and DNS know one name for both: rename one of the machines, or see which of them has no right to it."},
 	{"invalid_identity", discovery.ErrInvalidIdentity, "Look for the machine that gives this name; an identity is a host name of letters, digits, dots, dashes and underscores."},
 	{"token", provision.ErrToken, "Compare `token` in the configuration with the token in the node's provisioning.jwt."},
-	{"unauthorized", provision.ErrUnauthorized, "The node's action policies or its signed request checks refuse us: check the client's identity and certificate, and the policies on the node's image."},
+	{"unauthorized", provision.ErrUnauthorized, "The node's action policies or its signed request checks refuse the client: check its identity and certificate, and the policies on the node's image."},
 	{"busy", provision.ErrBusy, "Another provisioner works on this node; its lock ends after two minutes and a later run takes the node again."},
 	{"refused", provision.ErrRefused, "Read the node's own words above and its log (choria-server on the node)."},
 	{"gone", provision.ErrGone, "The node left before it was asked: see whether it is up, and whether it reaches the broker."},

@@ -14,33 +14,32 @@ import (
 // tick is how often the live view is drawn.
 const tick = 100 * time.Millisecond
 
-// Live shows on a terminal how a run goes on, redrawing a few lines at the
-// bottom. It hides no cursor and sets no mode, so that a program that is killed
-// leaves nothing to repair. bubbletea does the same with more comfort, but
-// questions the terminal as soon as a program that links it starts, whatever
-// the command.
+// Live observes a run and redraws a few lines at the bottom of a terminal. It hides
+// no cursor and sets no mode, so that a killed process leaves a terminal that
+// works. bubbletea is no alternative: a program that links it queries the terminal
+// at every start, also for commands without a view.
 type Live struct {
 	w    io.Writer
 	page *Page
 	size func() (width, height int)
 
-	mu    sync.Mutex // guards what follows; held for memory only, never for writing
+	mu    sync.Mutex // guards model and above; not held while drawing writes to the terminal
 	model *progress
-	above bytes.Buffer // lines for above the view, not yet written
+	above bytes.Buffer // lines to write above the view
 
-	drawn int // lines on the screen; the drawing goroutine's own
+	drawn int // lines on the screen; used by the drawing goroutine alone
 	stop  chan struct{}
 	ended chan struct{}
 	once  sync.Once
 }
 
-// NewLive starts to draw on the terminal f. Close ends it.
+// NewLive starts a goroutine that draws on the terminal f until Close.
 func NewLive(f *os.File, o PageOptions) *Live {
 	return newLive(f, o, func() (int, int) { return screenSize(f) })
 }
 
-// screenSize is the size of the terminal f. A serial line and script(1) say
-// that theirs is 0 by 0: they do not know it.
+// screenSize returns the size of the terminal f. A serial line and script(1)
+// report 0 by 0, which means unknown.
 func screenSize(f *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
@@ -65,8 +64,8 @@ func (l *Live) Observe(event any) {
 	l.model.observe(event, time.Now())
 }
 
-// Write takes whole lines, such as the log's, and shows them above the view at
-// its next drawing. It never waits for the terminal.
+// Write shows whole lines, such as the log's, above the view at the next drawing.
+// It does not wait for the terminal, except after Close.
 func (l *Live) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +77,8 @@ func (l *Live) Write(text []byte) (int, error) {
 	}
 }
 
-// Close takes the view off the screen and returns when nothing will be drawn
-// any more. Lines written later go to the terminal directly.
+// Close erases the view and returns when drawing has ended. Lines written later
+// go to the terminal directly.
 func (l *Live) Close() {
 	l.once.Do(func() { close(l.stop) })
 	<-l.ended
@@ -97,14 +96,14 @@ func (l *Live) run() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			close(l.ended)
-			_, _ = l.w.Write(l.above.Bytes()) // came while the last frame was drawn
+			_, _ = l.w.Write(l.above.Bytes()) // arrived while the last frame was drawn
 			return
 		}
 	}
 }
 
-// draw replaces the view by the lines that go above it and, unless it is the
-// last time, a new view.
+// draw replaces the view by the lines that go above it and a new view; the last
+// time without one.
 func (l *Live) draw(last bool) {
 	width, height := l.size()
 	l.mu.Lock()
@@ -112,7 +111,7 @@ func (l *Live) draw(last bool) {
 	l.erase(&screen)
 	screen.Write(l.above.Bytes())
 	l.above.Reset()
-	l.page.width = max(width-1, 1) // the last column would wrap the cursor
+	l.page.width = max(width-1, 1) // a text in the last column wraps the cursor
 	if !last {
 		lines := l.model.frame(l.page, time.Now(), min(max(height/2, 3), 16))
 		screen.WriteString(strings.Join(lines, "\n"))
@@ -122,9 +121,9 @@ func (l *Live) draw(last bool) {
 	_, _ = io.WriteString(l.w, screen.String())
 }
 
-// erase clears the view line by line, from its last to its first. Erasing the
-// rest of the screen at once would make tmux keep an old frame in its history
-// whenever the view begins in the first row.
+// erase clears the view line by line, from its last to its first. To clear the
+// rest of the screen at once makes tmux keep an old frame in its history when the
+// view begins in the first row.
 func (l *Live) erase(screen *strings.Builder) {
 	for line := range l.drawn {
 		if line > 0 {

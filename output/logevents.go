@@ -7,20 +7,20 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// LogEvents observes a run and logs it: failed nodes as errors, other nodes'
-// outcomes as info, warnings as warnings, attempts and steps at debug level.
+// LogEvents observes a run and logs it: failed nodes as errors, other outcomes as
+// info, notices as warnings, attempts and steps at debug level.
 type LogEvents struct {
 	log   *logrus.Logger
 	nodes bool
 }
 
-// NewLogEvents returns an observer that logs to log. Nodes says that it also
-// tells outcomes and warnings; SelectSinks says when lines or the live view do.
+// NewLogEvents returns an observer that logs to log. With nodes it also logs
+// outcomes and notices, which otherwise LineLog or Live show: see Sinks.
 func NewLogEvents(log *logrus.Logger, nodes bool) *LogEvents { return &LogEvents{log, nodes} }
 
 // Observe implements Observer.
 func (l *LogEvents) Observe(event any) {
-	if l.log.IsLevelEnabled(logrus.DebugLevel) { // else a line is made for every step to be thrown away
+	if l.log.IsLevelEnabled(logrus.DebugLevel) { // otherwise every step formats a line that is thrown away
 		l.details(event)
 	}
 	if l.nodes {
@@ -56,7 +56,7 @@ func (l *LogEvents) details(event any) {
 func (l *LogEvents) result(event any) {
 	switch e := event.(type) {
 	case discovery.Cycle:
-		if e.Err != nil { // without a log of its own it is the command's error, told once
+		if e.Err != nil { // where stderr has it, the command shows it as its error
 			l.log.WithFields(logrus.Fields{"answers": e.Answers, "seconds": Seconds(e.Took)}).WithError(e.Err).Error("discovery failed")
 		}
 	case discovery.Refused:

@@ -12,38 +12,37 @@ import (
 	"golang.org/x/term"
 )
 
-// Tone is what a piece of text means; the page chooses how that looks.
+// Tone is the meaning of a text, for which a page selects the style.
 type Tone int
 
 // The tones, from unremarkable to alarming.
 const (
 	Plain  Tone = iota
-	Dim         // there for completeness
-	Strong      // the eye should land here
+	Dim         // only for completeness
+	Strong      // to be seen first
 	Good
 	Warn
 	Bad
 )
 
-// The narrowest and the widest a page gets on a terminal, in columns: below it
-// lines break elsewhere, beyond it the eye loses the line.
+// The least and the greatest width of a page on a terminal, in columns. Narrower
+// tables are useless, and wider lines are hard to follow.
 const (
 	minWidth = 60
 	maxWidth = 200
 )
 
-// PageOptions say how a page looks. Color is auto, always or never; auto means
-// colour on a terminal unless NO_COLOR is set. Width is in columns; 0 is the
-// terminal's, and no limit where there is none, so that nothing is cut in a
-// pipe or a file.
+// PageOptions select how a page looks. Color is auto, always or never; auto means
+// colour on a terminal unless NO_COLOR is set. Width is in columns; 0 means the
+// width of the terminal, or no limit in a pipe or a file, where nothing is cut.
 type PageOptions struct {
 	Color string
 	Width int
 }
 
-// Page writes text for people, all commands' alike. Whatever it is given is
-// escaped first. It uses the terminal's own sixteen colours, which fit a light
-// and a dark background without asking the terminal which it has.
+// Page writes text for people, in one style for all commands. It escapes every
+// text. It uses the terminal's own sixteen colours, which are readable on a light
+// and a dark background without a query to the terminal.
 type Page struct {
 	w      io.Writer
 	width  int // 0: no limit
@@ -63,7 +62,7 @@ func NewPage(w io.Writer, o PageOptions) *Page {
 	return &Page{w: w, width: width, styles: styles(w, o.Color)}
 }
 
-// IsTerminal says whether w is a terminal that understands more than lines.
+// IsTerminal reports whether w is a terminal with cursor movement.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
@@ -95,8 +94,8 @@ func styles(w io.Writer, mode string) map[Tone]lipgloss.Style {
 		profile = termenv.ANSI
 	}
 	r := lipgloss.NewRenderer(w)
-	r.SetColorProfile(profile)   // else lipgloss judges by the environment
-	r.SetHasDarkBackground(true) // else lipgloss may ask the terminal
+	r.SetColorProfile(profile)   // otherwise lipgloss reads the environment
+	r.SetHasDarkBackground(true) // otherwise lipgloss may query the terminal
 	return map[Tone]lipgloss.Style{
 		Plain:  r.NewStyle(),
 		Dim:    r.NewStyle().Faint(true),
@@ -107,21 +106,21 @@ func styles(w io.Writer, mode string) map[Tone]lipgloss.Style {
 	}
 }
 
-// Err is the first error of writing to the page.
+// Err returns the first error of a write to the page.
 func (p *Page) Err() error { return p.err }
 
-// Heading starts a section.
+// Heading writes the title of a section.
 func (p *Page) Heading(text string) { p.Text(Strong, text) }
 
-// Text writes a paragraph, broken at the page's width.
+// Text writes a paragraph, wrapped at the width of the page.
 func (p *Page) Text(tone Tone, text string) { p.block("", tone, text) }
 
-// Item writes a paragraph that belongs to a heading, indented by depth.
+// Item writes a paragraph below a heading, indented by two blanks per depth.
 func (p *Page) Item(depth int, tone Tone, text string) {
 	p.block(strings.Repeat("  ", depth), tone, text)
 }
 
-// Warning writes a paragraph that is known by its first word, colour or not.
+// Warning writes a paragraph that begins with a word, for pages without colour.
 func (p *Page) Warning(text string) { p.Text(Warn, "warning: "+text) }
 
 // Blank writes an empty line.
@@ -158,7 +157,7 @@ func (p *Page) block(indent string, tone Tone, text string) {
 	}
 }
 
-// wrap breaks an escaped text into lines that fit beside indent columns.
+// wrap breaks an escaped text into lines that fit after indent columns.
 func (p *Page) wrap(text string, indent int) []string {
 	if p.width == 0 {
 		return []string{text}

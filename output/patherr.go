@@ -7,7 +7,7 @@ import (
 )
 
 // WithPath returns err, from an attempt to replace the file at path, with that
-// path in it. A file is replaced by way of a temporary one, whose name says
+// path in it. A file is replaced by way of a temporary one, whose name means
 // nothing to the reader of the error.
 func WithPath(err error, path string) error {
 	var pathError *fs.PathError

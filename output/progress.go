@@ -12,31 +12,30 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// silentAfter is the time after which a first call counts as unanswered. A node
-// that is there answers in a fraction of a second.
+// silentAfter is the time after which a node at its first call counts as silent. A
+// node that runs answers in a fraction of a second.
 const silentAfter = 3 * time.Second
 
-// progress is what is known of a run that is under way: the model that the
-// live view draws.
+// progress is the model of a run that the live view draws.
 type progress struct {
 	started  time.Time
 	found    int
 	planned  int
 	done     int
 	outcomes map[string]int
-	called   map[string]time.Time // since when nodes are at their first call
-	busy     map[string]worker
+	called   map[string]time.Time // by identity, the start of the first call
+	busy     map[string]work
 	last     string // the latest failure
 }
 
-// worker is a node that occupies one.
-type worker struct {
+// work is the step at which a node occupies a worker.
+type work struct {
 	step  string
 	since time.Time
 }
 
 func newProgress(now time.Time) *progress {
-	return &progress{started: now, outcomes: map[string]int{}, called: map[string]time.Time{}, busy: map[string]worker{}}
+	return &progress{started: now, outcomes: map[string]int{}, called: map[string]time.Time{}, busy: map[string]work{}}
 }
 
 func (m *progress) observe(event any, now time.Time) {
@@ -49,13 +48,13 @@ func (m *progress) observe(event any, now time.Time) {
 		m.called[e.Node] = now
 	case provision.NodeAssigned:
 		delete(m.called, e.Node)
-		m.busy[e.Node] = worker{"answered", now}
+		m.busy[e.Node] = work{"answered", now}
 	case provision.StepStarted:
 		if _, ok := m.busy[e.Node]; ok {
-			m.busy[e.Node] = worker{e.Step, now}
+			m.busy[e.Node] = work{e.Step, now}
 		}
 	case provision.NodeDone:
-		if m.underWay(e.Node) { // nodes that are skipped right away were never planned
+		if m.underWay(e.Node) { // nodes skipped before their first call are not in planned
 			delete(m.called, e.Node)
 			delete(m.busy, e.Node)
 			m.done++
@@ -73,8 +72,7 @@ func (m *progress) underWay(node string) bool {
 	return called || busy
 }
 
-// frame is the model as lines, none wider than the page and no more than
-// height of them.
+// frame returns at most height lines, none wider than the page.
 func (m *progress) frame(p *Page, now time.Time, height int) []string {
 	elapsed := now.Sub(m.started)
 	if m.planned == 0 {
@@ -105,9 +103,8 @@ func (m *progress) bar(p *Page, now time.Time) string {
 	return bar + text + m.estimate(now)
 }
 
-// estimate is the time that the rest takes at the pace so far. A node that
-// does not answer takes its timeouts whatever the pace, so silent nodes have no
-// part in it.
+// estimate returns the time that the remaining nodes take at the average pace. It
+// leaves silent nodes out: those take their timeouts, at any pace.
 func (m *progress) estimate(now time.Time) string {
 	silent := m.silent(now)
 	rest := m.planned - m.done - silent
@@ -122,8 +119,7 @@ func (m *progress) estimate(now time.Time) string {
 	return text
 }
 
-// silent counts the nodes whose first call has been without an answer for longer
-// than a node needs.
+// silent counts the nodes at their first call for longer than silentAfter.
 func (m *progress) silent(now time.Time) int {
 	count := 0
 	for _, since := range m.called {
@@ -144,7 +140,7 @@ func (m *progress) counts(p *Page) string {
 	return strings.Join(parts, "  ")
 }
 
-// firstCalls counts the nodes that no worker waits for, in one line or none.
+// firstCalls returns a line with the number of nodes at their first call, or none.
 func (m *progress) firstCalls(now time.Time) []string {
 	if len(m.called) == 0 {
 		return nil
@@ -158,8 +154,8 @@ func (m *progress) firstCalls(now time.Time) []string {
 	return []string{fmt.Sprintf("  %d at their first call, the longest for %s", len(m.called), FormatDuration(now.Sub(oldest)))}
 }
 
-// workers lists busy nodes, the longest at their step first: the one that
-// hangs is what the reader looks for.
+// workers returns a line for each busy node, the longest at its step first, since
+// the reader looks for a node that hangs.
 func (m *progress) workers(now time.Time, room int) []string {
 	names := make([]string, 0, len(m.busy))
 	width := 0

@@ -9,9 +9,9 @@ import (
 	"choria-provision/provision"
 )
 
-// RunInfo is what is known of a run before it starts.
+// RunInfo describes a run before it starts.
 type RunInfo struct {
-	ID      string // unlike that of any other run
+	ID      string // unique
 	Command string // once, node
 	Site    string
 	Version string // of this program
@@ -19,26 +19,26 @@ type RunInfo struct {
 	Started time.Time
 }
 
-// End is how a run ended. Err is what kept it from being done, or from being
-// done to the end; failed nodes are not among it.
+// End describes the end of a run. Err is the reason why the run could not start or
+// not finish; it is nil when only nodes failed.
 type End struct {
 	ExitCode int
 	Err      error
 	Finished time.Time
 }
 
-// Report observes a run and makes its Document. It may be asked for one at any
-// time, from any goroutine.
+// Report observes a run and collects its Document. Its methods may be called from
+// many goroutines.
 type Report struct {
 	mu      sync.Mutex
 	doc     Document
 	started time.Time
-	planned int             // nodes the run means to work on
-	handled int             // of those, the ones that are done
-	busy    map[string]bool // of those, the ones that were started
+	planned int             // nodes to be worked on
+	handled int             // of those, how many are done
+	busy    map[string]bool // of those, the started ones that are not done
 }
 
-// NewReport returns the report of a run that is about to start.
+// NewReport returns the report of a run before its first event.
 func NewReport(info RunInfo) *Report {
 	outcomes := make(map[string]int, len(provision.Outcomes))
 	for _, outcome := range provision.Outcomes {
@@ -74,7 +74,7 @@ func (r *Report) Observe(event any) {
 	case provision.NodeStarted:
 		r.busy[e.Node] = true
 	case provision.NodeDone:
-		if r.busy[e.Node] { // nodes that are skipped right away were never planned
+		if r.busy[e.Node] { // nodes skipped before their first call are not in planned
 			delete(r.busy, e.Node)
 			r.handled++
 		}
@@ -87,8 +87,8 @@ func (r *Report) Observe(event any) {
 	}
 }
 
-// Finish ends the report and returns the document. Nodes that are told later
-// are not in it.
+// Finish returns the document of a run with this end. Events that arrive later are
+// not in it.
 func (r *Report) Finish(end End) Document {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func refusal(e discovery.Refused) Refusal {
 	}
 }
 
-// maxName bounds an identity as it is shown; valid ones are shorter.
+// maxName bounds, in runes, an identity that is shown; valid ones are shorter.
 const maxName = 255
 
 func nodeOf(r provision.Result) Node {
@@ -134,8 +134,8 @@ func nodeOf(r provision.Result) Node {
 	return n
 }
 
-// bare is err without the node and step around it: a report has them in fields
-// of their own.
+// withoutLocation returns err without its node and step, which a report has in
+// fields of their own.
 func withoutLocation(err error) error {
 	var located *provision.Error
 	if errors.As(err, &located) {

@@ -8,22 +8,22 @@ import (
 	"choria-provision/provision"
 )
 
-// The sizes of a summary: a run of at most fullTable nodes is listed whole, of
-// a larger one only the outcomes that few nodes had; a group names fewNames of
-// its nodes.
+// The sizes of a summary. The table lists every node of a run with at most
+// fullTable nodes; of a larger run it lists outcomes with at most fewNodes nodes.
+// A group names fewNames of its nodes.
 const (
 	fullTable = 50
 	fewNodes  = 10
 	fewNames  = 3
 )
 
-// tableOrder is how a summary sorts nodes: what needs attention stands first.
+// tableOrder is the order of outcomes in a summary: those that need attention first.
 var tableOrder = []provision.Outcome{
 	provision.Failed, provision.Deferred, provision.Shutdown, provision.Skipped,
 	provision.Planned, provision.Upgraded, provision.Provisioned,
 }
 
-// outcomeTone is how an outcome looks.
+// outcomeTone returns the tone of an outcome.
 func outcomeTone(outcome string) Tone {
 	switch provision.Outcome(outcome) {
 	case provision.Provisioned, provision.Upgraded:
@@ -41,12 +41,12 @@ func outcomeTone(outcome string) Tone {
 	}
 }
 
-// ordinary are the causes of a skip that are no news to a timer: they end within
-// minutes, or `status` shows them.
+// ordinary are the causes of skips that a timer does not report: they end within
+// minutes, or status shows them.
 var ordinary = []string{"held", "locked", "busy", "resetting"}
 
-// NothingToDo says that a run found nobody to work on and has nothing to tell:
-// a timer's run stays silent then.
+// NothingToDo reports whether a run had no node to work on and has no problem to
+// show. The run of a timer then writes nothing.
 func NothingToDo(doc Document) bool {
 	return doc.Run.ExitCode == 0 && len(doc.Discovery.Refused) == 0 && doc.Totals.Unhandled == 0 &&
 		!slices.ContainsFunc(doc.Nodes, func(n Node) bool { return !isOrdinarySkip(n) })
@@ -56,19 +56,19 @@ func isOrdinarySkip(n Node) bool {
 	return n.Outcome == string(provision.Skipped) && slices.Contains(ordinary, n.Cause) && len(n.Notices) == 0
 }
 
-// Summary shows a run that is over: its nodes, what went wrong by cause with
-// the hint that fits, and the totals.
+// Summary shows a finished run: its nodes, failures by cause with a hint each, and
+// the totals.
 func Summary(p *Page, doc Document) {
-	failed, skipped := troubles(doc.Nodes, provision.Failed), troubles(doc.Nodes, provision.Skipped)
+	failed, skipped := byCause(doc.Nodes, provision.Failed), byCause(doc.Nodes, provision.Skipped)
 	if len(doc.Nodes) > 0 {
-		nodeTable(p, doc, toldBelow(failed, skipped))
+		nodeTable(p, doc, shownInGroups(failed, skipped))
 		p.Blank()
 	}
 	plans(p, doc.Nodes)
 	groups(p, "Failed", failed, Bad)
-	if len(doc.Nodes) > fullTable { // else their rows say it all
-		groups(p, "Deferred", troubles(doc.Nodes, provision.Deferred), Warn)
-		groups(p, "Shut down", troubles(doc.Nodes, provision.Shutdown), Warn)
+	if len(doc.Nodes) > fullTable { // otherwise their rows have everything
+		groups(p, "Deferred", byCause(doc.Nodes, provision.Deferred), Warn)
+		groups(p, "Shut down", byCause(doc.Nodes, provision.Shutdown), Warn)
 	}
 	groups(p, "Skipped", skipped, Dim)
 	groups(p, "Refused", refusals(doc.Discovery.Refused), Warn)
@@ -76,20 +76,20 @@ func Summary(p *Page, doc Document) {
 	totals(p, doc)
 }
 
-// toldBelow returns the nodes whose errors the groups have in full: their rows
-// leave them out. Where the words of a group's nodes differ the rows have them,
-// and the group has what is common.
-func toldBelow(all ...[]*group) map[string]bool {
-	told := map[string]bool{}
+// shownInGroups returns the nodes whose errors a group shows in full, so that their
+// rows leave them out. Where the errors of a group differ, the rows have them and
+// the group has the cause.
+func shownInGroups(all ...[]*group) map[string]bool {
+	shown := map[string]bool{}
 	for _, g := range slices.Concat(all...) {
 		for _, name := range g.names {
-			told[name] = !g.differ
+			shown[name] = !g.differ
 		}
 	}
-	return told
+	return shown
 }
 
-func nodeTable(p *Page, doc Document, told map[string]bool) {
+func nodeTable(p *Page, doc Document, shown map[string]bool) {
 	table := Table{Columns: []Column{{Title: "NODE"}, {Title: "OUTCOME"}, {Title: "STEP"}, {Title: "TIME", Right: true}, {Title: "DETAIL", Flex: true}}}
 	var unlisted []string
 	for _, outcome := range tableOrder {
@@ -100,7 +100,7 @@ func nodeTable(p *Page, doc Document, told map[string]bool) {
 		}
 		for _, n := range nodes {
 			text := detail(n)
-			if told[n.Identity] {
+			if shown[n.Identity] {
 				text = ""
 			}
 			table.Rows = append(table.Rows, []Cell{
@@ -128,7 +128,7 @@ func nodesWith(nodes []Node, outcome provision.Outcome) []Node {
 	return found
 }
 
-// took is empty for a node that nobody worked on.
+// took returns the duration of a node, empty for one that was not worked on.
 func took(n Node) string {
 	if n.Duration == 0 {
 		return ""
@@ -136,7 +136,7 @@ func took(n Node) string {
 	return FormatDuration(FromSeconds(n.Duration))
 }
 
-// detail is what is to be said of a node beyond outcome and step.
+// detail returns the most important text of a node: error, message or version.
 func detail(n Node) string {
 	switch {
 	case n.Error != "":
@@ -174,7 +174,7 @@ func totals(p *Page, doc Document) {
 	p.Text(Strong, text)
 }
 
-// outcomeCounts is "3 provisioned", "1 failed", without those at zero.
+// outcomeCounts returns texts such as "3 provisioned", without outcomes at zero.
 func outcomeCounts(outcomes map[string]int) []string {
 	var parts []string
 	for _, outcome := range provision.Outcomes {

@@ -9,17 +9,17 @@ import (
 // Column is one column of a table.
 type Column struct {
 	Title string
-	Right bool // numbers and times
-	Flex  bool // is cut first where the page is too narrow: remarks, not names
+	Right bool // aligned right, for numbers and times
+	Flex  bool // cut first on a narrow page: for remarks, not for identities
 }
 
-// Cell is one text of a table, on one line.
+// Cell is a text of a table, on one line.
 type Cell struct {
 	Text string
 	Tone Tone
 }
 
-// Cells returns cells of plain tone.
+// Cells returns cells of tone Plain.
 func Cells(texts ...string) []Cell {
 	row := make([]Cell, len(texts))
 	for i, text := range texts {
@@ -28,23 +28,22 @@ func Cells(texts ...string) []Cell {
 	return row
 }
 
-// Table is rows under titles. lipgloss has tables too; theirs narrow every
-// column alike, and a node's name must stay whole as long as anything else can
-// give way.
+// Table holds rows under titles. The tables of lipgloss narrow all columns alike;
+// here an identity stays whole as long as another column can be cut.
 type Table struct {
 	Columns []Column
 	Rows    [][]Cell
 }
 
-// The gap between two columns and the least a column is cut to, in columns of
-// the terminal.
+// The gap between two columns and the least width of a cut column, flexible or
+// not, in columns of the terminal.
 const (
 	columnGap = 2
 	leastFlex = 8
 	leastCell = 6
 )
 
-// Table writes t. A column whose cells are all empty is left out.
+// Table writes t without the columns whose cells are all empty.
 func (p *Page) Table(t Table) {
 	t = t.escaped().withoutEmpty()
 	widths := t.widths()
@@ -61,7 +60,7 @@ func (p *Page) Table(t Table) {
 
 func (p *Page) row(columns []Column, widths []int, row []Cell) {
 	var line strings.Builder
-	pending := 0 // blanks that are written only when more text follows
+	pending := 0 // blanks, written when more text follows
 	for i, cell := range row {
 		text := ansi.Truncate(cell.Text, widths[i], "…")
 		pad := widths[i] - ansi.StringWidth(text)
@@ -120,8 +119,8 @@ func (t Table) widths() []int {
 	return widths
 }
 
-// fit narrows columns until the table is no wider than limit: the flexible ones
-// first, then whichever is widest.
+// fit narrows columns until the table is at most limit wide: flexible ones first,
+// then the widest.
 func (t Table) fit(widths []int, limit int) {
 	if limit == 0 || len(widths) == 0 {
 		return
