@@ -2,8 +2,10 @@ package installstate
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Claim is this process's exclusive right to work on one node. It ends with
@@ -138,6 +140,26 @@ func (s *Store) AcquireMutationLock(identity string) (*Claim, error) {
 	default:
 		return nil, inProgress(record)
 	}
+}
+
+// Deadline returns the time after which the claims of this process may be
+// another's; zero while it holds none, or when they last as long as the process.
+func (s *Store) Deadline() time.Time {
+	if s.idle() {
+		return time.Time{}
+	}
+	return s.engine.deadline()
+}
+
+// CheckClaims returns ErrClaimLost when the deadline has passed by either clock:
+// the monotonic one stands still while a machine sleeps, the other can be set
+// back.
+func (s *Store) CheckClaims() error {
+	deadline, now := s.Deadline(), time.Now()
+	if deadline.IsZero() || now.Before(deadline) && now.Round(0).Before(deadline.Round(0)) {
+		return nil
+	}
+	return fmt.Errorf("%w: the session of this process was not renewed in time", ErrClaimLost)
 }
 
 // AcquireRunLock takes the lock that one `once` or `watch` on this host holds

@@ -2,12 +2,10 @@ package installstate
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,102 +119,6 @@ func checkOrphans(path string) error {
 			return fmt.Errorf("%w: %s belongs to a database that is not there any more; put that back as %s, or move the log away, too",
 				ErrDamaged, log, path)
 		}
-	}
-	return nil
-}
-
-// dataSource names the database for the driver, with the durability of commits
-// on its connections.
-func dataSource(path, synchronous string) string {
-	parameters := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(" + synchronous + ")"}}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: parameters.Encode()}).String()
-}
-
-// connectDatabase opens the connections. Two writers differ in durability alone;
-// serve has one of them at work at a time.
-func connectDatabase(path string) (*database, error) {
-	d := &database{path: path, changes: make(chan *change), closing: make(chan struct{})}
-	var err error
-	if d.file, err = os.Lstat(path); err != nil {
-		return nil, unavailable(path, err)
-	}
-	if err := d.connect(); err != nil {
-		err = explain(path, err) // while all is open: that may be what is too much
-		_ = d.close()
-		return nil, err
-	}
-	d.closed.Go(d.serve)
-	return d, nil
-}
-
-func (d *database) connect() (err error) {
-	if d.readers, err = sql.Open("sqlite", dataSource(d.path, "NORMAL")); err != nil {
-		return err
-	}
-	d.readers.SetMaxOpenConns(1) // a read takes some microseconds, a connection three files
-	if err := d.identify(); err != nil {
-		return err
-	}
-	if d.readRow, err = d.readers.Prepare(readRow); err != nil {
-		return err
-	}
-	if d.readValue, err = d.readers.Prepare(readValue); err != nil {
-		return err
-	}
-	if d.durable, err = openWriter(d.path, "FULL"); err != nil {
-		return err
-	}
-	d.quick, err = openWriter(d.path, "NORMAL")
-	return err
-}
-
-func openWriter(path, synchronous string) (*writer, error) {
-	db, err := sql.Open("sqlite", dataSource(path, synchronous))
-	if err != nil {
-		return nil, err
-	}
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return &writer{db, conn, map[string]*sql.Stmt{}}, nil
-}
-
-// close also closes the statements: those of a single connection are not closed
-// with it, and SQLite would not take its last connection for closed.
-func (w *writer) close() (err error) {
-	for _, prepared := range w.prepared {
-		err = errors.Join(err, prepared.Close())
-	}
-	return errors.Join(err, w.conn.Close(), w.db.Close())
-}
-
-// close waits for the commit under way.
-func (d *database) close() (err error) {
-	close(d.closing)
-	d.closed.Wait()
-	for _, w := range []*writer{d.quick, d.durable} {
-		if w != nil {
-			err = errors.Join(err, w.close())
-		}
-	}
-	if d.readers != nil {
-		err = errors.Join(err, d.readers.Close())
-	}
-	return err
-}
-
-// identify refuses a database of another program or of a newer version.
-func (d *database) identify() error {
-	var application, version int
-	err := d.readers.QueryRow("SELECT * FROM pragma_application_id, pragma_user_version").Scan(&application, &version)
-	switch {
-	case err != nil:
-		return err
-	case application != applicationID:
-		return damaged(d.path, "it is a database of another program")
-	case version != schemaVersion:
-		return damaged(d.path, fmt.Sprintf("its schema version %d is unknown, this program reads version %d", version, schemaVersion))
 	}
 	return nil
 }

@@ -70,9 +70,7 @@ func (s *Store) CheckWritable() error {
 	if err != nil {
 		return err
 	}
-	return s.updateValue("checked", func([]byte) ([]byte, error) {
-		return []byte(time.Now().UTC().Format(time.RFC3339Nano)), nil
-	})
+	return s.setValue("checked", []byte(time.Now().UTC().Format(time.RFC3339Nano)))
 }
 
 // row is what an engine keeps of one node.
@@ -127,26 +125,6 @@ type engine interface {
 	// more; zero: as long as it lives.
 	deadline() time.Time
 	close() error
-}
-
-// Deadline returns the time after which the claims of this process may be
-// another's; zero while it holds none, or when they last as long as the process.
-func (s *Store) Deadline() time.Time {
-	if s.idle() {
-		return time.Time{}
-	}
-	return s.engine.deadline()
-}
-
-// CheckClaims returns ErrClaimLost when the deadline has passed by either clock:
-// the monotonic one stands still while a machine sleeps, the other can be set
-// back.
-func (s *Store) CheckClaims() error {
-	deadline, now := s.Deadline(), time.Now()
-	if deadline.IsZero() || now.Before(deadline) && now.Round(0).Before(deadline.Round(0)) {
-		return nil
-	}
-	return fmt.Errorf("%w: the session of this process was not renewed in time", ErrClaimLost)
 }
 
 // Load returns the node's record. Without one the error is ErrNotFound; a record

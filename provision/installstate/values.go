@@ -35,7 +35,7 @@ func (s *Store) SetPause(p Pause) error {
 		return fmt.Errorf("the pause flag: %w", err)
 	}
 	defer s.pause.forget()
-	return s.updateValue(pauseValue, func([]byte) ([]byte, error) { return text, nil })
+	return s.setValue(pauseValue, text)
 }
 
 // Resume removes the pause flag, also one that cannot be understood, and reports
@@ -46,7 +46,7 @@ func (s *Store) Resume() (paused bool, err error) {
 		return false, err
 	}
 	defer s.pause.forget()
-	return true, s.updateValue(pauseValue, func([]byte) ([]byte, error) { return nil, nil })
+	return true, s.setValue(pauseValue, nil)
 }
 
 // Pause returns the pause in force, or nil. A flag that cannot be understood
@@ -139,7 +139,7 @@ func (s *Store) LastReport() ([]byte, error) {
 
 // SaveLastReport stores the report of a run. Its form is the caller's.
 func (s *Store) SaveLastReport(report []byte) error {
-	return s.updateValue(reportValue, func([]byte) ([]byte, error) { return report, nil })
+	return s.setValue(reportValue, report)
 }
 
 // HostReport is the last report of one host.
@@ -195,9 +195,12 @@ func (s *Store) ElectionRevision() uint64 {
 
 // SaveElectionRevision stores the revision for ElectionRevision.
 func (s *Store) SaveElectionRevision(revision uint64) error {
-	return s.updateValue(electionValue, func([]byte) ([]byte, error) {
-		return strconv.AppendUint(nil, revision, 10), nil
-	})
+	return s.setValue(electionValue, strconv.AppendUint(nil, revision, 10))
+}
+
+// setValue replaces a value; nil is none.
+func (s *Store) setValue(name string, data []byte) error {
+	return s.updateValue(name, func([]byte) ([]byte, error) { return data, nil })
 }
 
 // updateValue replaces a value by what edit makes of the stored one; nil is none.

@@ -8,11 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // The keys of the records bucket. `pause` is one for all hosts; the other values
@@ -28,15 +31,18 @@ const (
 	partSize   = 256 << 10
 )
 
-// keyToken encodes any text as one token of a key. Dots would separate tokens,
-// and those of a..b make no valid key.
-func keyToken(text string) string {
-	return strings.NewReplacer(".", "/", "~", "=7E", "%", "=", "+", "=20").Replace(url.QueryEscape(text))
-}
+// Dots would separate the tokens of a key, and those of a..b make no valid one.
+var (
+	escapeToToken = strings.NewReplacer(".", "/", "~", "=7E", "%", "=", "+", "=20")
+	tokenToEscape = strings.NewReplacer("/", ".", "=", "%")
+)
+
+// keyToken encodes any text as one token of a key.
+func keyToken(text string) string { return escapeToToken.Replace(url.QueryEscape(text)) }
 
 // tokenText decodes what keyToken encodes, and nothing else.
 func tokenText(token string) (string, bool) {
-	text, err := url.QueryUnescape(strings.NewReplacer("/", ".", "=", "%").Replace(token))
+	text, err := url.QueryUnescape(tokenToEscape.Replace(token))
 	return text, err == nil && keyToken(text) == token
 }
 
@@ -82,6 +88,102 @@ func decodeRow(data []byte, revision uint64) row {
 	}
 	return r
 }
+
+// pendingAge is how old a row may be that each visits when only pending ones are
+// wanted: values cannot be filtered, and each run looks for nodes that were cut
+// off. Rows of killed hosts are found by the next run of any host.
+const pendingAge = 7 * 24 * time.Hour
+
+func (e *streams) each(pendingOnly bool, visit func(string, row) error) error {
+	var since time.Time
+	if pendingOnly {
+		since = time.Now().Add(-pendingAge)
+	}
+	rows, err := e.rows(since)
+	for _, identity := range slices.Sorted(maps.Keys(rows)) {
+		if r := rows[identity]; r.pending || !pendingOnly {
+			if err := visit(identity, r); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// rows returns the rows that were written since a time, zero for all.
+func (e *streams) rows(since time.Time) (map[string]row, error) {
+	rows := map[string]row{}
+	err := e.scan(nodePrefix+">", since, func(key string, data []byte, revision uint64) {
+		if identity, ok := nodeIdentity(key); ok {
+			rows[identity] = decodeRow(data, revision)
+		}
+	})
+	return rows, err
+}
+
+// prefetch scans when a request for each of the rows would take longer.
+func (e *streams) prefetch(count int) (map[string]row, error) {
+	var stored uint64
+	err := e.repeat(usualPatience, func(ctx context.Context) error {
+		status, err := e.b.Records.Status(ctx)
+		if err == nil {
+			stored = status.Values()
+		}
+		return err
+	})
+	if err != nil || count < 10 || stored/10 > uint64(count) {
+		return nil, err
+	}
+	return e.rows(time.Time{})
+}
+
+// scan visits every key of the records bucket that matches the filter and was
+// written since a time, zero for ever. One consumer for all of them takes 15 us a
+// key, where a request each takes 170.
+func (e *streams) scan(filter string, since time.Time, visit func(key string, data []byte, revision uint64)) error {
+	stream, prefix := "KV_"+e.b.Records.Bucket(), "$KV."+e.b.Records.Bucket()+"."
+	config := jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{prefix + filter},
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		InactiveThreshold: scanTimeout, // the broker removes it
+	}
+	if !since.IsZero() {
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	}
+	starting, started := context.WithTimeout(e.ctx, usualPatience)
+	defer started()
+	consumer, err := e.b.JetStream.OrderedConsumer(starting, stream, config)
+	if err != nil {
+		return e.unanswered(err)
+	}
+	pending := consumer.CachedInfo().NumPending
+	if pending == 0 {
+		return nil
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return e.unanswered(err)
+	}
+	defer messages.Stop()
+	for pending > 0 {
+		message, err := messages.Next(jetstream.NextMaxWait(scanTimeout))
+		if err != nil {
+			return e.unanswered(err)
+		}
+		about, err := message.Metadata()
+		if err != nil {
+			return e.unanswered(err)
+		}
+		pending = about.NumPending
+		if header := message.Headers(); header.Get("KV-Operation") == "" && header.Get(jetstream.MarkerReasonHeader) == "" {
+			visit(strings.TrimPrefix(message.Subject(), prefix), message.Data(), about.Sequence.Stream)
+		}
+	}
+	return nil
+}
+
+// scanTimeout bounds the wait for the next message of a scan.
+const scanTimeout = 20 * time.Second
 
 // valueKey is the key of a value; an empty host is this one.
 func (e *streams) valueKey(host, name string) string {
