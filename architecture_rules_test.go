@@ -62,7 +62,7 @@ var packageRules = []packageRule{
 		"finding nodes needs a connection, and neither helper, state nor configuration"},
 	{"provision/installstate", nil, []string{"go-choria"},
 		"identities are strings and the bucket is passed in: state can be tested and replaced without Choria"},
-	{"provision/helper", []string{"config"}, []string{"NATS"},
+	{"provision/helper", []string{"config", "provision/trust"}, []string{"NATS"},
 		"a helper is run and its answer checked without a connection: helper run does just that"},
 	{"provision/trust", []string{"config"}, []string{"NATS"},
 		"credentials are verified from bytes alone, so that their fuzz tests need no broker"},

@@ -12,6 +12,7 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/internal/network"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 	"choria-provision/provision/installstate"
 )
 
@@ -201,15 +202,15 @@ func (c *cycle) runner() (*provision.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
-	helper := provision.ExecHelper{Command: c.cfg.Helper, Timeout: c.cfg.HelperTimeout.Duration}
+	exec := helper.Exec{Command: c.cfg.Helper, Timeout: c.cfg.HelperTimeout.Duration}
 	may := mayWork(c.store, c.lease)
 	if c.options.dryRun {
-		helper.Env = []string{"PROVISION_DRY_RUN=1"}
+		exec.Env = []string{"PROVISION_DRY_RUN=1"}
 		may = func() error { return nil }
 	}
 	rpc := provision.ChoriaRPC{Conn: c.conn}
 	return &provision.Runner{
-		Config: c.cfg, RPC: rpc, Connected: rpc.Connected(c.cfg.ConnectTimeout.Duration), Helper: c.asks(helper), Store: c.store,
+		Config: c.cfg, RPC: rpc, Connected: rpc.Connected(c.cfg.ConnectTimeout.Duration), Helper: c.asks(exec), Store: c.store,
 		Nonce: c.conn.Framework().NewRequestID, May: may, Tell: c.seen.tell, Fingerprint: fingerprint,
 		DryRun: provision.DryRun{On: c.options.dryRun, RunHelper: c.options.runHelper},
 		Force:  c.options.force, Limit: c.cfg.Limit, Announcements: new(provision.Announcements), Troubled: failedLastRun(c.store), Hide: c.seen.redactor.Add,
@@ -217,11 +218,11 @@ func (c *cycle) runner() (*provision.Runner, error) {
 }
 
 // asks returns the helper in the form that helper_mode names.
-func (c *cycle) asks(h provision.ExecHelper) provision.Helper {
+func (c *cycle) asks(h helper.Exec) helper.Helper {
 	if c.cfg.HelperMode != config.HelperPersistent {
 		return h
 	}
-	persistent := provision.NewPersistentHelper(h)
+	persistent := helper.NewPool(h)
 	c.closers = append(c.closers, persistent.Close)
 	return persistent
 }

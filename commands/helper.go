@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"choria-provision/config"
+	"choria-provision/discovery"
 	"choria-provision/output"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 )
 
 // sampleIdentity names the node that is made up when nobody names one.
@@ -40,14 +42,14 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 	if err != nil {
 		return err
 	}
-	exec := provision.ExecHelper{Command: cfg.Helper, Timeout: cfg.HelperTimeout.Duration}
-	var helper provision.Helper = exec
-	if cfg.HelperMode == config.HelperPersistent { // its answers are held to more
-		persistent := provision.NewPersistentHelper(exec)
-		defer persistent.Close()
-		helper = persistent
+	exec := helper.Exec{Command: cfg.Helper, Timeout: cfg.HelperTimeout.Duration}
+	var h helper.Helper = exec
+	if cfg.HelperMode == config.HelperPersistent { // its answers must satisfy more
+		pool := helper.NewPool(exec)
+		defer pool.Close()
+		h = pool
 	}
-	trial, err := provision.TryHelper(stop, helper, in, cfg)
+	trial, err := helper.Rehearse(stop, h, in, helper.RehearseOptions{Config: cfg, Valid: discovery.ValidIdentity, Upgrading: provision.Upgrading})
 	if err != nil && stop.Err() != nil {
 		return fmt.Errorf("%w: the helper was ended", interruption(stop))
 	}
@@ -62,13 +64,13 @@ func (a *app) runHelper(stop context.Context, o helperOptions) error {
 }
 
 // helperInput reads the input of a real node, or makes one up.
-func (o helperOptions) helperInput(cfg *config.Config) (in provision.HelperInput, err error) {
+func (o helperOptions) helperInput(cfg *config.Config) (in helper.Input, err error) {
 	if o.input == "" {
 		identity := o.identity
 		if identity == "" {
 			identity = sampleIdentity
 		}
-		return provision.SampleHelperInput(identity, cfg)
+		return helper.SampleInput(identity, cfg)
 	}
 	text, err := os.ReadFile(o.input)
 	if err != nil {
@@ -102,7 +104,7 @@ type trialReport struct {
 	Upgrade        string            `json:"upgrade,omitempty"`
 }
 
-func newTrialReport(identity string, t provision.Trial, err error) trialReport {
+func newTrialReport(identity string, t helper.Rehearsal, err error) trialReport {
 	r := trialReport{
 		SchemaVersion:  output.SchemaVersion,
 		Identity:       identity,

@@ -18,6 +18,7 @@ import (
 	"choria-provision/output"
 	"choria-provision/output/metrics"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 
 	"github.com/choria-io/go-choria/lifecycle"
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -115,9 +116,9 @@ func (w *watch) build(cfg *config.Config) error {
 
 // retire lets helpers that stay go, which nobody asks any more but nodes that
 // are at work already.
-func retire(helper provision.Helper) {
-	if persistent, ok := helper.(*provision.PersistentHelper); ok {
-		persistent.Retire()
+func retire(h helper.Helper) {
+	if pool, ok := h.(*helper.Pool); ok {
+		pool.Drain()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 	"choria-provision/provision/trust"
 )
 
@@ -40,9 +41,9 @@ var causes = []cause{
 	{"stopped", provision.ErrStopped, "The next run resumes this node; a run that never gets through needs a longer `run_timeout` or more `workers`."},
 	{"too_large", provision.ErrTooLarge, "Have the helper answer with less: fewer or smaller policies; the broker takes no more than its `max_payload` in one message."},
 	{"network", provision.ErrNetwork, "Check that the broker is up and that this host reaches it; the next run takes the node again."},
-	{"helper_timeout", provision.ErrHelperTimeout, "Try it with `provision helper run --identity NODE`; a slow source needs a longer `helper_timeout`."},
-	{"helper_answer", provision.ErrHelperAnswer, "Correct the helper: `provision helper run --identity NODE` shows and checks its answer."},
-	{"helper", provision.ErrHelper, "Try it with `provision helper run --identity NODE`; the end of its stderr stands with the error."},
+	{"helper_timeout", helper.ErrTimeout, "Try it with `provision helper run --identity NODE`; a slow source needs a longer `helper_timeout`."},
+	{"helper_answer", helper.ErrAnswer, "Correct the helper: `provision helper run --identity NODE` shows and checks its answer."},
+	{"helper", helper.ErrFailed, "Try it with `provision helper run --identity NODE`; the end of its stderr stands with the error."},
 	{"jwt", trust.ErrJWT, "Compare `jwt_verify_cert` with the key that signed the node's provisioning.jwt; a machine of another site does not belong here."},
 	{"jwt_expired", trust.ErrJWTExpired, "Sign a new provisioning.jwt and put it on the node's image; check the clock of this host."},
 	{"jwt_too_early", trust.ErrJWTTooEarly, "Compare the clock of this host with that of the one that signs provisioning.jwt; a minute's difference is allowed."},

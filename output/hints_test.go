@@ -12,6 +12,7 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 )
 
 // sentinels reads the texts of all errors.New of a source file by name.
@@ -43,7 +44,7 @@ func TestEveryCauseHasHint(t *testing.T) {
 	for _, c := range causes {
 		known[c.err.Error()] = true
 	}
-	for _, path := range []string{"../provision/causes.go", "../provision/trust/trust.go", "../discovery/admit.go"} {
+	for _, path := range []string{"../provision/causes.go", "../provision/trust/trust.go", "../provision/helper/helper.go", "../discovery/admit.go"} {
 		found := sentinels(t, path)
 		if len(found) < 2 {
 			t.Errorf("got %d sentinels in %s, want all of them", len(found), path)
@@ -69,7 +70,7 @@ func TestHintFitsTheCause(t *testing.T) {
 		{"twins of discovery are twins", discovery.ErrTwins, "twins"},
 		{"a refused token", &provision.Refused{Message: "Incorrect provision token supplied"}, "token"},
 		{"a refusal in other words", &provision.Refused{Message: "no"}, "refused"},
-		{"the first of two causes", errors.Join(provision.ErrHelper, provision.ErrHelperTimeout), "helper_timeout"},
+		{"the first of two causes", errors.Join(helper.ErrFailed, helper.ErrTimeout), "helper_timeout"},
 		{"something else", errors.New("something else"), otherCause},
 	}
 	for _, tt := range tests {

@@ -11,11 +11,12 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 )
 
 // chatter is a node's run in which everybody repeats a secret.
 func chatter(secret string) []any {
-	said := fmt.Errorf("it said %s: %w", secret, provision.ErrHelper)
+	said := fmt.Errorf("it said %s: %w", secret, helper.ErrFailed)
 	return []any{
 		provision.NodeStarted{Node: "web1.example.net"},
 		provision.Attempt{Node: "web1.example.net", Action: "choria_provision#jwt", Number: 1, Err: said},
@@ -118,7 +119,7 @@ type future struct {
 
 func TestUnknownEventsAreRedacted(t *testing.T) {
 	t.Parallel()
-	cause := fmt.Errorf("said %s: %w", sample, provision.ErrHelper)
+	cause := fmt.Errorf("said %s: %w", sample, helper.ErrFailed)
 	tests := []struct {
 		name  string
 		event any
@@ -180,13 +181,13 @@ func shownDeep(v any) string {
 func TestRedactionKeepsWhatObserversCompare(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor([]string{"web1", "failed", "helper"})
-	cause := fmt.Errorf("web1 said: %w", provision.ErrHelper)
+	cause := fmt.Errorf("web1 said: %w", helper.ErrFailed)
 	at := time.Unix(1, 0)
 	got := Redact(r, future{Node: "web1", Outcome: provision.Failed, Words: "web1", Cause: cause, At: at, Count: 3, private: "web1"})
 	if got.Node != "web1" || got.Outcome != provision.Failed || !got.At.Equal(at) || got.Count != 3 {
 		t.Errorf("got %+v, want identity, outcome, time and number as they were", got)
 	}
-	if got.Words != "****" || got.Cause.Error() != "**** said: the **** ****" || !errors.Is(got.Cause, provision.ErrHelper) {
+	if got.Words != "****" || got.Cause.Error() != "**** said: the **** ****" || !errors.Is(got.Cause, helper.ErrFailed) {
 		t.Errorf("got %q and %v, want both redacted and the cause kept", got.Words, got.Cause)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 
+	"choria-provision/discovery"
+	"choria-provision/provision/helper"
 	"choria-provision/provision/trust"
 )
 
@@ -35,7 +37,7 @@ func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
 	if _, err := trust.VerifyJWT(n.proof.reply.JWT, n.cfg.JWTVerifyCert); err != nil {
 		return goOn, err
 	}
-	n.proof.claims, err = helperClaims(n.proof.reply.JWT)
+	n.proof.claims, err = helper.SelectClaims(n.proof.reply.JWT)
 	return goOn, err
 }
 
@@ -112,8 +114,8 @@ func (n *node) askHelper(ctx context.Context) (Outcome, error) {
 }
 
 func (n *node) checkAnswer() error {
-	warnings, err := n.answer.check(answerContext{
-		Identity: n.id, Config: n.cfg, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(),
+	warnings, err := n.answer.Check(helper.CheckInput{
+		Identity: n.id, Config: n.cfg, Valid: discovery.ValidIdentity, CSR: n.csr.request, ED25519: n.key.public, SSLDir: n.sslDir(),
 		UpgradeOnly: n.upgrading,
 	})
 	n.warnAll(warnings)
@@ -124,19 +126,19 @@ func (n *node) checkAnswer() error {
 }
 
 // runHelper ends the helper when the run is stopped: nobody waits for it then.
-func (n *node) runHelper(ctx context.Context) (Answer, error) {
+func (n *node) runHelper(ctx context.Context) (helper.Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.stop, cancel)()
 
 	if n.helpers != nil {
 		if err := n.helpers.Acquire(ctx, 1); err != nil {
-			return Answer{}, n.ended(ctx)
+			return helper.Answer{}, n.ended(ctx)
 		}
 		defer n.helpers.Release(1)
 	}
 	if err := n.mayGoOn(true); err != nil { // that may have taken a while
-		return Answer{}, err
+		return helper.Answer{}, err
 	}
 	started := time.Now()
 	answer, err := n.helper.Answer(ctx, n.helperInput())

@@ -34,11 +34,6 @@ var (
 	ErrUnauthorized = errors.New("the node does not authorize us")
 	ErrTooLarge     = errors.New("the request is larger than the broker takes")
 
-	// helper
-	ErrHelper        = errors.New("the helper failed")
-	ErrHelperTimeout = errors.New("the helper took too long")
-	ErrHelperAnswer  = errors.New("the helper's answer is not usable")
-
 	// upgrade
 	ErrUpgrade = errors.New("the upgrade is not possible")
 

@@ -1,5 +1,7 @@
 package provision
 
+import "choria-provision/provision/helper"
+
 // DryRun says that nothing may change, on nodes or on disk, and how far it may
 // look: RunHelper adds the steps that take a node's provisioning lock to read
 // from it, and the helper.
@@ -61,7 +63,7 @@ func (n *node) planDone(s step, ended bool) {
 	}
 	n.asked = true
 	if !ended && !n.upgrading {
-		n.result.Plan.Configuration = maskConfiguration(n.answer.Configuration)
+		n.result.Plan.Configuration = helper.Redacted(n.answer.Configuration)
 	}
 }
 

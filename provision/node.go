@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"choria-provision/config"
+	"choria-provision/provision/helper"
 
 	wire "github.com/choria-io/go-choria/providers/agent/mcorpc/golang/provision"
 	"golang.org/x/sync/semaphore"
@@ -24,7 +25,7 @@ type node struct {
 	seen   time.Time
 	cfg    *config.Config
 	rpc    RPC
-	helper Helper
+	helper helper.Helper
 	nonce  func() (string, error) // fresh and not to be guessed
 	// connected waits for a broker that is away; nil: there is none to wait for.
 	connected func(ctx context.Context, finishing bool) error
@@ -53,11 +54,11 @@ type node struct {
 	announced atomic.Bool // the node announced a start meanwhile
 	result    Result
 
-	proof  proof   // jwt, verify jwt
-	key    nodeKey // ed25519
-	facts  facts   // inventory
-	csr    csr     // csr, verify csr
-	answer Answer  // helper
+	proof  proof         // jwt, verify jwt
+	key    nodeKey       // ed25519
+	facts  facts         // inventory
+	csr    csr           // csr, verify csr
+	answer helper.Answer // helper
 	issued struct {
 		serverJWT string // server jwt
 		key, ecdh string // encrypt key
@@ -152,13 +153,13 @@ func (n *node) token() (string, error) {
 
 // helperInput builds what the helper is told from what the steps found; a field
 // of node that is not named here never reaches it.
-func (n *node) helperInput() HelperInput {
-	in := HelperInput{Identity: n.id, Inventory: string(n.facts.raw), JWT: n.proof.claims}
+func (n *node) helperInput() helper.Input {
+	in := helper.Input{Identity: n.id, Inventory: string(n.facts.raw), JWT: n.proof.claims}
 	if n.csr.request != nil {
-		in.CSR = &HelperCSR{CSR: n.csr.reply.CSR, PublicKey: n.csr.reply.PublicKey, SSLDir: n.csr.reply.SSLDir}
+		in.CSR = &helper.InputCSR{CSR: n.csr.reply.CSR, PublicKey: n.csr.reply.PublicKey, SSLDir: n.csr.reply.SSLDir}
 	}
 	if n.key.public != nil {
-		in.ED25519 = &HelperED25519{PublicKey: n.key.reply.PublicKey, Directory: n.key.reply.Directory, Signature: n.key.reply.Signature}
+		in.ED25519 = &helper.InputED25519{PublicKey: n.key.reply.PublicKey, Directory: n.key.reply.Directory, Signature: n.key.reply.Signature}
 	}
 	return in
 }

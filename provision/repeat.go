@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"choria-provision/provision/helper"
 )
 
 // maxRepeats is how often the sequence of one node starts again.
@@ -86,7 +88,7 @@ func (n *node) repeat(done step, err error) error {
 	}
 	n.repeats++
 	n.next = 0
-	n.proof, n.key, n.facts, n.csr, n.answer, n.upgrading = proof{}, nodeKey{}, facts{}, csr{}, Answer{}, false
+	n.proof, n.key, n.facts, n.csr, n.answer, n.upgrading = proof{}, nodeKey{}, facts{}, csr{}, helper.Answer{}, false
 	n.issued.serverJWT, n.issued.key, n.issued.ecdh = "", "", ""
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"choria-provision/config"
 	"choria-provision/discovery"
+	"choria-provision/provision/helper"
 	"choria-provision/provision/installstate"
 
 	"choria-provision/provision/workers"
@@ -22,7 +23,7 @@ import (
 type Runner struct {
 	Config *config.Config
 	RPC    RPC
-	Helper Helper
+	Helper helper.Helper
 	Store  *installstate.Store
 	Nonce  func() (string, error) // fresh, not to be guessed
 	// Connected waits for a broker that is away; its error is ErrNetwork when it

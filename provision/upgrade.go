@@ -1,11 +1,13 @@
 package provision
 
 import (
+	"encoding/json"
 	"fmt"
 
 	rpm "github.com/knqyf263/go-rpm-version"
 
 	"choria-provision/config"
+	"choria-provision/provision/helper"
 )
 
 // upgradeDecision says whether a node is sent to another release.
@@ -31,12 +33,27 @@ func decideUpgrade(current, wanted string, upgradable bool, c *config.Config) (u
 // sent to another release, or fails because it cannot be. Nothing else in the
 // answer is used then. An optional upgrade that the node refuses does not end
 // it; that shows only when it is asked.
-func upgradeEnds(a Answer, f facts, c *config.Config) bool {
+func upgradeEnds(a helper.Answer, f facts, c *config.Config) bool {
 	if !c.Features.Upgrades {
 		return false
 	}
 	decision, err := decideUpgrade(f.Version, a.Upgrade, f.Upgradable, c)
 	return decision.Needed || err != nil && !c.UpgradesOptional
+}
+
+// Upgrading reports whether a node with this inventory would be upgraded to the
+// wanted release. An upgrade that is not possible is an error, unless it is
+// optional. Errors unwrap to ErrUpgrade or ErrNonsense.
+func Upgrading(inventory, wanted string, c *config.Config) (bool, error) {
+	var found facts
+	if err := json.Unmarshal([]byte(inventory), &found); err != nil {
+		return false, fmt.Errorf("%w: inventory of the input: %w", ErrNonsense, err)
+	}
+	decision, err := decideUpgrade(found.Version, wanted, found.Upgradable, c)
+	if err != nil && c.UpgradesOptional {
+		return false, nil
+	}
+	return decision.Needed, err
 }
 
 // upgradeObstacle names what stands in the way, empty when nothing does.

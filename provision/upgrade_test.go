@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strconv"
@@ -8,6 +9,9 @@ import (
 	"testing"
 
 	"choria-provision/config"
+	"choria-provision/discovery"
+	"choria-provision/provision/helper"
+	"choria-provision/provision/trust"
 )
 
 func TestVersionsCompareAsRPMDoes(t *testing.T) {
@@ -88,6 +92,53 @@ func TestUpgradeDecision(t *testing.T) {
 				t.Errorf("got needed %v, want %v", got.Needed, tt.needed)
 			}
 			wantCause(t, err, ErrUpgrade, tt.fails)
+		})
+	}
+}
+
+// says is a helper that always gives the same answer.
+type says helper.Answer
+
+func (s says) Answer(context.Context, helper.Input) (helper.Answer, error) {
+	return helper.Answer(s), nil
+}
+
+func TestRehearsalOfAnUpgrade(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Features = config.Features{Upgrades: true}
+	c.UpgradesRepository = "http://127.0.0.1/releases"
+	configured := func(provider string) map[string]string {
+		return map[string]string{
+			"rpcauthorization": "0", "plugin.choria.server.provision": "0", trust.ProviderKey: provider,
+			"plugin.security.file.certificate": "/s/certificate.pem", "plugin.security.file.key": "/s/private.pem", "plugin.security.file.ca": "/s/ca.pem",
+		}
+	}
+	node := `{"version":"0.29.4","upgradable":true}`
+	tests := []struct {
+		name, inventory string
+		answer          helper.Answer
+		upgrading       bool
+		warns, fails    string
+	}{
+		{name: "alone", inventory: node, answer: helper.Answer{Upgrade: "0.30.0"}, upgrading: true},
+		{name: "with a configuration", inventory: node, answer: helper.Answer{Upgrade: "0.30.0", Configuration: configured("file")}, upgrading: true},
+		{name: "with a configuration for later that is wrong", inventory: node, answer: helper.Answer{Upgrade: "0.30.0", Configuration: configured("files")}, upgrading: true, warns: "after the upgrade to 0.30.0 this answer would be refused: the helper's answer is not usable: configuration: plugin.security.provider"},
+		{name: "that the node cannot do", inventory: `{"version":"0.29.4"}`, answer: helper.Answer{Upgrade: "0.30.0"}, fails: "the node does not allow it"},
+		{name: "to the release that runs", inventory: `{"version":"0.30.0"}`, answer: helper.Answer{Upgrade: "0.30.0"}, fails: "its configuration is empty"},
+		{name: "of an inventory that is none", inventory: `[]`, answer: helper.Answer{Upgrade: "0.30.0"}, fails: "inventory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := helper.Input{Identity: "n1", Inventory: tt.inventory}
+			got, err := helper.Rehearse(t.Context(), says(tt.answer), in, helper.RehearseOptions{Config: c, Valid: discovery.ValidIdentity, Upgrading: Upgrading})
+			if got.Upgrading != tt.upgrading || (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("got upgrading %v and error %v, want %v and %q", got.Upgrading, err, tt.upgrading, tt.fails)
+			}
+			if warnings := strings.Join(got.Warnings, "\n"); err == nil && (warnings != "") != (tt.warns != "") || !strings.HasPrefix(warnings, tt.warns) {
+				t.Errorf("got warnings %q, want %q", warnings, tt.warns)
+			}
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	"choria-provision/config"
 	"choria-provision/internal/fake"
-	"choria-provision/provision"
+	"choria-provision/provision/helper"
 )
 
 // enrollments are the ways in which a node gets its credentials.
@@ -114,8 +114,8 @@ func decode(text string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// Answer implements provision.Helper: the site's helper, in the run's process.
-func (o order) Answer(_ context.Context, in provision.HelperInput) (a provision.Answer, err error) {
+// Answer implements helper.Helper: the site's helper, in the run's process.
+func (o order) Answer(_ context.Context, in helper.Input) (a helper.Answer, err error) {
 	a.Configuration = map[string]string{
 		"identity": in.Identity, "plugin.choria.server.provision": "false", "rpcauthorization": "false",
 		"plugin.security.provider": "file", "plugin.choria.middleware_hosts": "nats://127.0.0.1:4222",
@@ -140,7 +140,7 @@ func (o order) Answer(_ context.Context, in provision.HelperInput) (a provision.
 	return a, err
 }
 
-func (o order) sign(in provision.HelperInput) (string, error) {
+func (o order) sign(in helper.Input) (string, error) {
 	der, err := decode(in.CSR.CSR)
 	if err != nil {
 		return "", err
@@ -152,7 +152,7 @@ func (o order) sign(in provision.HelperInput) (string, error) {
 	return o.issue(in.Identity, request.PublicKey)
 }
 
-func (o order) certify(in provision.HelperInput) (string, error) {
+func (o order) certify(in helper.Input) (string, error) {
 	der, err := decode(o.Node.Key)
 	if err != nil {
 		return "", err

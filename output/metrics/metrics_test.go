@@ -18,6 +18,7 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/output"
 	"choria-provision/provision"
+	"choria-provision/provision/helper"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,7 +73,7 @@ func countedRun() []any {
 		provision.NodeAssigned{Node: "web3.example.net"},
 		provision.ShutdownAccepted{Node: "gone.example.net"},
 		provision.HelperDone{Took: 500 * time.Millisecond},
-		provision.HelperDone{Took: 250 * time.Millisecond, Err: provision.ErrHelper},
+		provision.HelperDone{Took: 250 * time.Millisecond, Err: helper.ErrFailed},
 	)
 	for _, rpc := range rpcs {
 		events = append(events, provision.Attempt{Action: rpc, Took: 2 * time.Second}, provision.Attempt{Action: rpc, Took: time.Second, Err: provision.ErrNoReply})
@@ -95,7 +96,7 @@ func TestRefusedAnswersCountAsHelperErrors(t *testing.T) {
 	t.Parallel()
 	m := newTestMetrics("s")
 	m.Observe(provision.HelperDone{Node: "web1", Took: time.Second})
-	m.Observe(provision.AnswerRefused{Node: "web1", Err: provision.ErrHelperAnswer})
+	m.Observe(provision.AnswerRefused{Node: "web1", Err: helper.ErrAnswer})
 	if got := valueOf(t, m, `helper_errors{site="s"}`); got != "1" {
 		t.Errorf("got %v helper errors, want 1", got)
 	}

@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/choria-io/go-choria/providers/agent/mcorpc/golang/rpcutil"
@@ -21,7 +20,7 @@ import (
 // says is a helper that always answers the same.
 type says Answer
 
-func (s says) Answer(context.Context, HelperInput) (Answer, error) { return Answer(s), nil }
+func (s says) Answer(context.Context, Input) (Answer, error) { return Answer(s), nil }
 
 func TestSampleIsANodeOfItsFeatures(t *testing.T) {
 	t.Parallel()
@@ -39,7 +38,7 @@ func TestSampleIsANodeOfItsFeatures(t *testing.T) {
 			t.Parallel()
 			c := config.Default()
 			c.Features = tt.features
-			in, err := SampleHelperInput(`n"1`, c)
+			in, err := SampleInput(`n"1`, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +67,7 @@ func TestSampleIsANodeOfItsFeatures(t *testing.T) {
 	}
 }
 
-func TestTrialDoesWhatARunWouldDo(t *testing.T) {
+func TestRehearsalDoesWhatARunWouldDo(t *testing.T) {
 	t.Parallel()
 	o := newOrganization(t)
 	o.config.Features = config.Features{JWT: true, ED25519: true}
@@ -85,68 +84,36 @@ func TestTrialDoesWhatARunWouldDo(t *testing.T) {
 	}{
 		{name: "good", config: o.config, answer: Answer{Configuration: good}},
 		{name: "deferred", config: o.config, answer: Answer{Defer: true}},
-		{name: "answer of another node", config: o.config, answer: Answer{Configuration: with(good, "identity", "n2")}, cause: ErrHelperAnswer, message: `issued to "n1"`},
+		{name: "answer of another node", config: o.config, answer: Answer{Configuration: with(good, "identity", "n2")}, cause: ErrAnswer, message: `issued to "n1"`},
 		{name: "token nobody accepts", config: o.config, answer: Answer{Configuration: with(good, trust.IssuerKey("choria"), otherHex)}, cause: trust.ErrSigning, message: "would not accept it"},
-		{name: "certificate of another node", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()})}, cause: ErrHelperAnswer, message: "node's CSR"},
+		{name: "certificate of another node", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()})}, cause: ErrAnswer, message: "node's CSR"},
 		{name: "key from the helper", config: pki, answer: Answer{Configuration: fileSettings(), CA: ca.pem(), Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()}), Key: rsaPEM(rsaKey())}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			in, err := SampleHelperInput("n1", tt.config)
+			in, err := SampleInput("n1", tt.config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			trial, err := TryHelper(t.Context(), says(tt.answer), in, tt.config)
+			rehearsal, err := Rehearse(t.Context(), says(tt.answer), in, RehearseOptions{Config: tt.config, Valid: anyIdentity, Upgrading: noUpgrade})
 			if (err != nil) != (tt.message != "") {
 				t.Errorf("got error %v, want %q", err, tt.message)
 			}
 			wantCause(t, err, tt.cause, tt.message)
-			if got := trial.Configuration["plugin.x.password"]; got != "" && got != "****" {
+			if got := rehearsal.Configuration["plugin.x.password"]; got != "" && got != config.Redacted {
 				t.Errorf("got the password %q, want it masked", got)
 			}
 		})
 	}
 }
 
-func TestTrialRefusesInputThatIsNone(t *testing.T) {
+func TestRehearsalRefusesInputThatIsNone(t *testing.T) {
 	t.Parallel()
 	c := plainConfig()
-	for _, in := range []HelperInput{{CSR: &HelperCSR{CSR: "x"}}, {ED25519: &HelperED25519{PublicKey: hex.EncodeToString([]byte("short"))}}} {
-		if _, err := TryHelper(t.Context(), says(Answer{Configuration: fileSettings()}), in, c); err == nil {
+	for _, in := range []Input{{CSR: &InputCSR{CSR: "x"}}, {ED25519: &InputED25519{PublicKey: hex.EncodeToString([]byte("short"))}}} {
+		if _, err := Rehearse(t.Context(), says(Answer{Configuration: fileSettings()}), in, RehearseOptions{Config: c, Valid: anyIdentity, Upgrading: noUpgrade}); err == nil {
 			t.Errorf("%+v: got no error, want one", in)
 		}
-	}
-}
-
-func TestTrialOfAnUpgrade(t *testing.T) {
-	t.Parallel()
-	c := plainConfig()
-	c.Features.JWT, c.Features.Upgrades, c.UpgradesRepository = false, true, "http://127.0.0.1/releases"
-	node := `{"version":"0.29.4","upgradable":true}`
-	tests := []struct {
-		name, inventory string
-		answer          Answer
-		upgrading       bool
-		warns, fails    string
-	}{
-		{name: "alone", inventory: node, answer: Answer{Upgrade: "0.30.0"}, upgrading: true},
-		{name: "with a configuration", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: fileSettings()}, upgrading: true},
-		{name: "with a configuration for later that is wrong", inventory: node, answer: Answer{Upgrade: "0.30.0", Configuration: with(fileSettings(), trust.ProviderKey, "files")}, upgrading: true, warns: "after the upgrade to 0.30.0 this answer would be refused: the helper's answer is not usable: configuration: plugin.security.provider"},
-		{name: "that the node cannot do", inventory: `{"version":"0.29.4"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "the node does not allow it"},
-		{name: "to the release that runs", inventory: `{"version":"0.30.0"}`, answer: Answer{Upgrade: "0.30.0"}, fails: "its configuration is empty"},
-		{name: "of an inventory that is none", inventory: `[]`, answer: Answer{Upgrade: "0.30.0"}, fails: "inventory"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			trial, err := TryHelper(t.Context(), says(tt.answer), HelperInput{Identity: "n1", Inventory: tt.inventory}, c)
-			if trial.Upgrading != tt.upgrading || (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
-				t.Errorf("got upgrading %v and error %v, want %v and %q", trial.Upgrading, err, tt.upgrading, tt.fails)
-			}
-			if got := strings.Join(trial.Warnings, "\n"); err == nil && (got != "") != (tt.warns != "") || !strings.HasPrefix(got, tt.warns) {
-				t.Errorf("got warnings %q, want %q", got, tt.warns)
-			}
-		})
 	}
 }

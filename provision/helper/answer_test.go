@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"os"
@@ -124,7 +124,7 @@ func TestUnusableAnswersSayWhere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := parseAnswer([]byte(tt.text))
-			wantCause(t, err, ErrHelperAnswer, tt.says)
+			wantCause(t, err, ErrAnswer, tt.says)
 			if diff := cmp.Diff(Answer{}, got); err == nil || diff != "" {
 				t.Errorf("got error %v and answer (-none +got):\n%s", err, diff)
 			}
@@ -136,7 +136,7 @@ func TestErrorsShowNoKeys(t *testing.T) {
 	t.Parallel()
 	secret := "MIIEowIBAAKCAQEA7bq98A0Yc4jjV3tuJTYYuKXWkGXc"
 	_, err := parseAnswer([]byte(`{"key":"-----BEGIN RSA PRIVATE KEY-----\n` + secret))
-	wantCause(t, err, ErrHelperAnswer, "unexpected end")
+	wantCause(t, err, ErrAnswer, "unexpected end")
 	for i := 0; i+8 <= len(secret); i++ {
 		if strings.Contains(err.Error(), secret[i:i+8]) {
 			t.Fatalf("got %q, want nothing of the key in it", err)

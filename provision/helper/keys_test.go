@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"crypto/ed25519"
@@ -8,8 +8,10 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,3 +106,24 @@ func newOrganization(t *testing.T) *organization {
 func (o *organization) settings() map[string]string {
 	return with(choriaSettings(), trust.IssuerKey("choria"), hex.EncodeToString(o.issuer))
 }
+
+// wantCause checks that err is nil when text is empty, and otherwise unwraps
+// to cause and says text.
+func wantCause(t *testing.T, err, cause error, text string) {
+	t.Helper()
+	switch {
+	case text == "" && err != nil:
+		t.Errorf("got error %v, want none", err)
+	case text == "":
+	case !errors.Is(err, cause):
+		t.Errorf("got error %v, want cause %v", err, cause)
+	case !strings.Contains(err.Error(), text):
+		t.Errorf("got error %q, want one saying %q", err, text)
+	}
+}
+
+// anyIdentity accepts what looks like a host name.
+func anyIdentity(name string) bool { return name != "" && !strings.ContainsAny(name, " /*>") }
+
+// noUpgrade stands for a site whose nodes run the wanted release.
+func noUpgrade(string, string, *config.Config) (bool, error) { return false, nil }

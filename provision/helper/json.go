@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"bytes"
@@ -11,25 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// document is a JSON text that errors can point into.
-type document struct{ data []byte }
+// jsonText is a JSON text that errors can point into.
+type jsonText struct{ data []byte }
 
-// value is a part of a document: its text and the byte it starts at.
-type value struct {
+// jsonValue is a part of a jsonText: its text and the byte it starts at.
+type jsonValue struct {
 	raw []byte
 	at  int
 }
 
-// member is one name and its value in an object.
-type member struct {
+// jsonMember is one name and its value in an object.
+type jsonMember struct {
 	name string
-	value
+	jsonValue
 }
 
-func (v value) isNull() bool { return string(v.raw) == "null" }
+func (v jsonValue) isNull() bool { return string(v.raw) == "null" }
 
-// kind names what a value is, for who wrote another one than was wanted.
-func (v value) kind() string {
+// kind names the type of a value, for error messages.
+func (v jsonValue) kind() string {
 	switch v.raw[0] {
 	case '{':
 		return "an object"
@@ -46,14 +46,14 @@ func (v value) kind() string {
 	}
 }
 
-// whole is the document as one value. Errors are what makes the text unusable
-// as a whole: half an answer, text behind it, another encoding.
-func (d document) whole() (value, error) {
+// whole returns the text as one value. Its errors make all of the text unusable:
+// half an answer, text behind it, another encoding.
+func (d jsonText) whole() (jsonValue, error) {
 	at := 0
 	for rest := d.data; len(rest) > 0; rest = d.data[at:] {
 		r, size := utf8.DecodeRune(rest)
 		if r == utf8.RuneError && size == 1 {
-			return value{}, d.errorAt(at, "it is not UTF-8")
+			return jsonValue{}, d.errorAt(at, "it is not UTF-8")
 		}
 		at += size
 	}
@@ -61,25 +61,24 @@ func (d document) whole() (value, error) {
 	err := json.Unmarshal(d.data, &raw)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return value{}, d.errorAt(int(syntax.Offset)-1, "%w", err) // the offset counts the wrong byte
+		return jsonValue{}, d.errorAt(int(syntax.Offset)-1, "%w", err) // the offset counts the wrong byte
 	}
 	if err != nil {
-		return value{}, err
+		return jsonValue{}, err
 	}
 	if at, half := d.halfCharacter(); half != "" {
-		return value{}, d.errorAt(at, `%s is half a character: its other surrogate is missing`, half)
+		return jsonValue{}, d.errorAt(at, `%s is half a character: its other surrogate is missing`, half)
 	}
 	raw = bytes.TrimSpace(raw)
-	return value{raw, bytes.Index(d.data, raw)}, nil
+	return jsonValue{raw, bytes.Index(d.data, raw)}, nil
 }
 
 // escapeLength is that of \uXXXX.
 const escapeLength = 6
 
 // halfCharacter finds an escaped surrogate without its other half, which would be
-// decoded as another character. The text is valid JSON, so that each backslash
-// begins an escape.
-func (d document) halfCharacter() (at int, half string) {
+// decoded as another character. In valid JSON each backslash begins an escape.
+func (d jsonText) halfCharacter() (at int, half string) {
 	for at = 0; at < len(d.data); at++ {
 		if d.data[at] != '\\' {
 			continue
@@ -102,7 +101,7 @@ func (d document) halfCharacter() (at int, half string) {
 }
 
 // unitAt reads an escape such as \u00e9.
-func (d document) unitAt(at int) (unit rune, escaped bool) {
+func (d jsonText) unitAt(at int) (unit rune, escaped bool) {
 	if at+escapeLength > len(d.data) || d.data[at] != '\\' || d.data[at+1] != 'u' {
 		return 0, false
 	}
@@ -112,8 +111,8 @@ func (d document) unitAt(at int) (unit rune, escaped bool) {
 
 // members lists an object's members in order. A name given twice is an error:
 // two readers of it would not agree which one counts. where names the object in
-// errors, empty for the document itself.
-func (d document) members(where string, v value) ([]member, error) {
+// errors, empty for the whole text.
+func (d jsonText) members(where string, v jsonValue) ([]jsonMember, error) {
 	if v.kind() != "an object" {
 		return nil, d.errorAt(v.at, "%s is %s, want an object", where, v.kind())
 	}
@@ -121,7 +120,7 @@ func (d document) members(where string, v value) ([]member, error) {
 	if _, err := decoder.Token(); err != nil {
 		return nil, err
 	}
-	var members []member
+	var members []jsonMember
 	seen := map[string]bool{}
 	for decoder.More() {
 		token, err := decoder.Token()
@@ -138,13 +137,13 @@ func (d document) members(where string, v value) ([]member, error) {
 			return nil, d.errorAt(named-1, "%s gives %q twice", where, name)
 		}
 		seen[name] = true
-		members = append(members, member{name, value{raw, v.at + int(decoder.InputOffset()) - len(raw)}})
+		members = append(members, jsonMember{name, jsonValue{raw, v.at + int(decoder.InputOffset()) - len(raw)}})
 	}
 	return members, nil
 }
 
 // decode reads a member into a scalar; want names the type for the error.
-func (d document) decode(m member, into any, want string) error {
+func (d jsonText) decode(m jsonMember, into any, want string) error {
 	if err := json.Unmarshal(m.raw, into); err != nil {
 		return d.errorAt(m.at, "%s is %s, want %s", m.name, m.kind(), want)
 	}
@@ -152,8 +151,8 @@ func (d document) decode(m member, into any, want string) error {
 }
 
 // table reads an object whose values are all strings.
-func (d document) table(m member) (map[string]string, error) {
-	members, err := d.members(m.name, m.value)
+func (d jsonText) table(m jsonMember) (map[string]string, error) {
+	members, err := d.members(m.name, m.jsonValue)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +176,10 @@ const (
 // keyLike matches what may be a piece of a key or token.
 var keyLike = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
 
-// errorAt says where in the document something is wrong: line and column, both
-// from 1, the column in characters, and what stands there. Long runs of base64
-// are masked: the answer may hold a private key.
-func (d document) errorAt(at int, format string, args ...any) error {
+// errorAt adds a position to an error: line and column, both from 1, the column in
+// characters, and the text there. Long runs of base64 are redacted: the answer may
+// hold a private key.
+func (d jsonText) errorAt(at int, format string, args ...any) error {
 	at = max(0, min(at, len(d.data)))
 	before := d.data[:at]
 	line := bytes.Count(before, []byte("\n")) + 1
@@ -188,7 +187,7 @@ func (d document) errorAt(at int, format string, args ...any) error {
 	return fmt.Errorf("line %d, column %d: %w, near %q", line, column, fmt.Errorf(format, args...), d.snippet(at))
 }
 
-func (d document) snippet(at int) []byte {
+func (d jsonText) snippet(at int) []byte {
 	from, to := max(0, at-snippetReach), min(len(d.data), at+snippetReach)
 	text := bytes.Clone(d.data[from:to])
 	for _, run := range keyLike.FindAllIndex(text, -1) {

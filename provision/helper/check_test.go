@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"crypto/ed25519"
@@ -56,10 +56,10 @@ func with(settings map[string]string, changes ...string) map[string]string {
 }
 
 // wantFindings wants exactly one warning, or one error, or neither.
-func wantFindings(t *testing.T, a Answer, c answerContext, warns, fails string) {
+func wantFindings(t *testing.T, a Answer, c CheckInput, warns, fails string) {
 	t.Helper()
-	warnings, err := a.check(c)
-	wantCause(t, err, ErrHelperAnswer, fails)
+	warnings, err := a.Check(c)
+	wantCause(t, err, ErrAnswer, fails)
 	if fails != "" && err == nil {
 		t.Errorf("got no error, want %q", fails)
 	}
@@ -132,7 +132,7 @@ func TestConfigurationsAreHeldAgainstWhatNodesDo(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			wantFindings(t, Answer{Configuration: tt.settings}, answerContext{Identity: "n1", Config: plainConfig()}, tt.warns, tt.fails)
+			wantFindings(t, Answer{Configuration: tt.settings}, CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()}, tt.warns, tt.fails)
 		})
 	}
 }
@@ -140,20 +140,20 @@ func TestConfigurationsAreHeldAgainstWhatNodesDo(t *testing.T) {
 func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 	t.Parallel()
 	key := ed25519.PublicKey(strings.Repeat("k", ed25519.PublicKeySize))
-	issuer := answerContext{Identity: "n1", Config: plainConfig(), ED25519: key, SSLDir: "/d"}
+	issuer := CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig(), ED25519: key, SSLDir: "/d"}
 	issuer.Config.Features.ED25519 = true
-	insecure := answerContext{Identity: "n1", Config: plainConfig()}
+	insecure := CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()}
 	insecure.Config.Insecure = true
-	upgrades := answerContext{Identity: "n1", Config: plainConfig()}
+	upgrades := CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()}
 	upgrades.Config.Features.Upgrades = true
-	plain := answerContext{Identity: "n1", Config: plainConfig()}
+	plain := CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()}
 	claims := func(c tokens.ServerClaims, names ...string) Answer {
 		return Answer{Configuration: choriaSettings(), ServerClaims: &c, Claims: names}
 	}
 	tests := []struct {
 		name         string
 		answer       Answer
-		context      answerContext
+		context      CheckInput
 		warns, fails string
 	}{
 		{name: "issuer network", answer: Answer{Configuration: choriaSettings()}, context: issuer},
@@ -197,9 +197,9 @@ func TestAnswersAreHeldAgainstNodeAndFeatures(t *testing.T) {
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	a := Answer{Configuration: with(fileSettings(), "identity", "n*", provisionKey, "1", "plugin.security.file.ca", "")}
-	_, err := a.check(answerContext{Identity: "n1", Config: plainConfig()})
+	_, err := a.Check(CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()})
 	for _, text := range []string{"which no node can be named", "refuse to restart", "plugin.security.file.ca is not set"} {
-		wantCause(t, err, ErrHelperAnswer, text)
+		wantCause(t, err, ErrAnswer, text)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestConfigurationIsShownWithoutSecrets(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			settings := map[string]string{tt.key: tt.value}
-			if got := maskConfiguration(settings)[tt.key]; got != tt.want {
+			if got := Redacted(settings)[tt.key]; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if settings[tt.key] != tt.value {

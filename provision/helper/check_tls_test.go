@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"crypto"
@@ -138,7 +138,7 @@ func TestCertificatesAreHeldAgainstNodeAndKey(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := answerContext{Identity: "n1", Config: plainConfig()}
+			c := CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig()}
 			c.Config.Features.PKI, c.Config.Features.JWT = !tt.noPKI, !tt.noJWT
 			if !tt.noPKI {
 				c.CSR, c.SSLDir = csr, "/s"
@@ -174,5 +174,5 @@ func TestFilesElsewhereAreTold(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	a := Answer{Certificate: ca.sign(t, leaf{name: "n1", key: rsaKey().Public()}), CA: ca.pem()}
 	a.Configuration = with(fileSettings(), "plugin.security.file.key", "/elsewhere/private.pem")
-	wantFindings(t, a, answerContext{Identity: "n1", Config: plainConfig(), SSLDir: "/s"}, "the node writes /s/private.pem", "")
+	wantFindings(t, a, CheckInput{Valid: anyIdentity, Identity: "n1", Config: plainConfig(), SSLDir: "/s"}, "the node writes /s/private.pem", "")
 }

@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"context"
@@ -17,19 +17,19 @@ import (
 	"choria-provision/config"
 )
 
-func talking(t *testing.T, name string, args ...string) *PersistentHelper {
+func talking(t *testing.T, name string, args ...string) *Pool {
 	t.Helper()
-	args = append([]string{"sh", filepath.Join("testdata", "talker", name+".sh")}, args...)
-	h := NewPersistentHelper(ExecHelper{Command: config.Command{Args: args}, Timeout: time.Minute, Env: []string{"PROVISION_DRY_RUN=1"}})
+	args = append([]string{"sh", filepath.Join("testdata", "worker", name+".sh")}, args...)
+	h := NewPool(Exec{Command: config.Command{Args: args}, Timeout: time.Minute, Env: []string{"PROVISION_DRY_RUN=1"}})
 	t.Cleanup(h.Close)
 	return h
 }
 
 // answered asks and returns the words of the answer: process, count, identity,
 // dry run.
-func answered(t *testing.T, h *PersistentHelper, id string) []string {
+func answered(t *testing.T, h *Pool, id string) []string {
 	t.Helper()
-	got, err := h.Answer(t.Context(), HelperInput{Identity: id})
+	got, err := h.Answer(t.Context(), Input{Identity: id})
 	words := strings.Fields(got.Message)
 	if err != nil || len(words) != 4 || words[2] != id || words[3] != "1" {
 		t.Fatalf("got %q and error %v, want an answer about %s in a dry run", got.Message, err, id)
@@ -51,7 +51,7 @@ func TestPersistentHelperAnswersManyNodes(t *testing.T) {
 	}
 	h.Close()
 	wantGroupGone(t, pid)
-	if _, err := h.Answer(t.Context(), HelperInput{}); !errors.Is(err, ErrHelper) {
+	if _, err := h.Answer(t.Context(), Input{}); !errors.Is(err, ErrFailed) {
 		t.Errorf("got %v after the end, want an error", err)
 	}
 }
@@ -60,7 +60,7 @@ func TestRetiredHelperAnswersAndStaysNoLonger(t *testing.T) {
 	t.Parallel()
 	h := talking(t, "good")
 	idle := answered(t, h, "n1")
-	h.Retire()
+	h.Drain()
 	late := answered(t, h, "n2")
 	if idle[0] == late[0] {
 		t.Errorf("got process %s twice, want the one that waited gone", idle[0])
@@ -81,15 +81,15 @@ func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 		cause error
 		says  string
 	}{
-		{"die", ErrHelper, "exit status 7; it said: out of memory"},
-		{"half", ErrHelper, "in the middle of an answer"},
-		{"hang", ErrHelperTimeout, "waiting for the database"},
-		{"garbage", ErrHelperAnswer, "INFO: lookin"},
-		{"other", ErrHelperAnswer, `for "n9"`},
-		{"nameless", ErrHelperAnswer, "it names no identity, as every answer of a persistent helper must"},
-		{"nobody", ErrHelperAnswer, "it names no identity"},
-		{"number", ErrHelperAnswer, "identity is a number, want a string"},
-		{"endless", ErrHelperAnswer, "longer than 8 MiB"},
+		{"die", ErrFailed, "exit status 7; it said: out of memory"},
+		{"half", ErrFailed, "in the middle of an answer"},
+		{"hang", ErrTimeout, "waiting for the database"},
+		{"garbage", ErrAnswer, "INFO: lookin"},
+		{"other", ErrAnswer, `for "n9"`},
+		{"nameless", ErrAnswer, "it names no identity, as every answer of a persistent helper must"},
+		{"nobody", ErrAnswer, "it names no identity"},
+		{"number", ErrAnswer, "identity is a number, want a string"},
+		{"endless", ErrAnswer, "longer than 8 MiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 			if tt.name == "hang" {
 				h.exec.Timeout = 500 * time.Millisecond
 			}
-			_, err := h.Answer(t.Context(), HelperInput{Identity: tt.name})
+			_, err := h.Answer(t.Context(), Input{Identity: tt.name})
 			wantCause(t, err, tt.cause, tt.says)
 			pid, bad := strconv.Atoi(before[0])
 			if bad != nil {
@@ -118,7 +118,7 @@ func TestPersistentHelperThatMisbehavesFailsOneNode(t *testing.T) {
 func TestPersistentHelperMayEndAfterItsAnswer(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		got, err := talking(t, "once").Answer(t.Context(), HelperInput{Identity: "n1.example.net"})
+		got, err := talking(t, "once").Answer(t.Context(), Input{Identity: "n1.example.net"})
 		if err != nil || got.Message != "once" {
 			t.Fatalf("got %q and error %v, want its answer", got.Message, err)
 		}
@@ -131,7 +131,7 @@ func TestSecondAnswerIsNobodys(t *testing.T) {
 	t.Parallel()
 	h := talking(t, "good")
 	before := answered(t, h, "n1")
-	if got, err := h.Answer(t.Context(), HelperInput{Identity: "twice"}); err == nil {
+	if got, err := h.Answer(t.Context(), Input{Identity: "twice"}); err == nil {
 		if got.Message != "one" {
 			t.Errorf("got %q, want the first answer", got.Message)
 		}
@@ -144,8 +144,8 @@ func TestSecondAnswerIsNobodys(t *testing.T) {
 
 func TestPersistentHelperThatSpeaksUnasked(t *testing.T) {
 	t.Parallel()
-	_, err := talking(t, "early").Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
-	wantCause(t, err, ErrHelperAnswer, "before it had read")
+	_, err := talking(t, "early").Answer(t.Context(), Input{Inventory: strings.Repeat("i", 1<<20)})
+	wantCause(t, err, ErrAnswer, "before it had read")
 }
 
 // The answer is right, and yet it answers nothing: it was not asked for.
@@ -154,15 +154,15 @@ func TestAnswerWithoutReadingTheQuestionIsRefused(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not tell what was read of a pipe")
 	}
-	got, err := talking(t, "guess").Answer(t.Context(), HelperInput{Identity: "n1"})
+	got, err := talking(t, "guess").Answer(t.Context(), Input{Identity: "n1"})
 	if err == nil {
 		t.Errorf("got %q, want an error", got.Message)
 	}
-	wantCause(t, err, ErrHelperAnswer, "before it had read")
+	wantCause(t, err, ErrAnswer, "before it had read")
 }
 
 // awaitOutput waits until a helper has written what nobody has read yet.
-func awaitOutput(t *testing.T, w *talker) {
+func awaitOutput(t *testing.T, w *worker) {
 	t.Helper()
 	raw, err := w.pipes.out.ours.SyscallConn()
 	if err != nil {
@@ -189,7 +189,7 @@ func TestAnswerWrittenBeforeTheQuestionIsRefused(t *testing.T) {
 		}
 	}
 	h := talking(t, "ahead", signal, written)
-	if got, err := h.Answer(t.Context(), HelperInput{Identity: "n1"}); err != nil || got.Message != "asked" {
+	if got, err := h.Answer(t.Context(), Input{Identity: "n1"}); err != nil || got.Message != "asked" {
 		t.Fatalf("got %q and error %v, want an answer", got.Message, err)
 	}
 	before := h.idle[0]
@@ -203,7 +203,7 @@ func TestAnswerWrittenBeforeTheQuestionIsRefused(t *testing.T) {
 	if _, err := before.ask(t.Context(), []byte("{\"identity\":\"n2\"}\n")); err == nil || !errors.Is(err, errUnasked) {
 		t.Errorf("got error %v, want %v", err, errUnasked)
 	}
-	if got, err := h.Answer(t.Context(), HelperInput{Identity: "n2"}); err == nil && got.Message != "asked" {
+	if got, err := h.Answer(t.Context(), Input{Identity: "n2"}); err == nil && got.Message != "asked" {
 		t.Errorf("got %q, want what was asked for", got.Message)
 	}
 }
@@ -215,7 +215,7 @@ func TestCancelledPersistentHelperIsEnded(t *testing.T) {
 	stop := errors.New("the operator said stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	_, err := h.Answer(ctx, HelperInput{Identity: "hang"})
+	_, err := h.Answer(ctx, Input{Identity: "hang"})
 	wantCause(t, err, stop, "the operator said stop")
 	pid, bad := strconv.Atoi(words[0])
 	if bad != nil {
@@ -231,7 +231,7 @@ func TestPersistentHelpersWorkSideBySide(t *testing.T) {
 	for i := range 40 {
 		asking.Go(func() {
 			id := "n" + strconv.Itoa(i)
-			got, err := h.Answer(t.Context(), HelperInput{Identity: id})
+			got, err := h.Answer(t.Context(), Input{Identity: id})
 			if words := strings.Fields(got.Message); err != nil || len(words) != 4 || words[2] != id {
 				t.Errorf("%s: got %q and error %v, want its own answer", id, got.Message, err)
 			}

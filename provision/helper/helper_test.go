@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"encoding/base64"
@@ -18,16 +18,16 @@ import (
 )
 
 // script is a helper from testdata, run by sh.
-func script(name string, args ...string) ExecHelper {
+func script(name string, args ...string) Exec {
 	line := append([]string{"sh", filepath.Join("testdata", "helper", name+".sh")}, args...)
-	return ExecHelper{Command: config.Command{Line: strings.Join(line, " "), Args: line}, Timeout: time.Minute}
+	return Exec{Command: config.Command{Line: strings.Join(line, " "), Args: line}, Timeout: time.Minute}
 }
 
 func TestHelperSeesInputAndEnvironment(t *testing.T) {
 	t.Parallel()
 	h := script("good")
 	h.Env = []string{"PROVISION_DRY_RUN=1"}
-	got, err := h.Answer(t.Context(), HelperInput{Identity: "n1.example.net"})
+	got, err := h.Answer(t.Context(), Input{Identity: "n1.example.net"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,25 +41,25 @@ func TestBadHelpersFailWithTheirCause(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		helper ExecHelper
+		helper Exec
 		cause  error
 		says   []string
 	}{
-		{"none configured", ExecHelper{}, ErrHelper, []string{"set helper"}},
-		{"no such program", ExecHelper{Command: config.Command{Args: []string{"/nonexistent/helper"}}}, ErrHelper, []string{"/nonexistent/helper", "no such file"}},
-		{"exit code wins over a good answer", script("liar"), ErrHelper, []string{"exit status 3", "certificate authority"}},
-		{"exit code wins though it comes late", script("late"), ErrHelper, []string{"exit status 4"}},
-		{"signal wins over a good answer", script("killed"), ErrHelper, []string{"signal: killed"}},
-		{"nothing on stdout", script("silent"), ErrHelperAnswer, []string{"nothing to stdout", "no such site"}},
-		{"log mixed into the answer", script("garbage"), ErrHelperAnswer, []string{"line 1, column 1", "INFO: lookin"}},
-		{"half an answer", script("half"), ErrHelperAnswer, []string{"line 3, column 16", "unexpected end", "plugin.choria"}},
-		{"endless answer", script("endless"), ErrHelperAnswer, []string{"longer than 8 MiB"}},
-		{"end of a long story", script("chatty"), ErrHelper, []string{"exit status 1", "line 1999 of a long story"}},
+		{"none configured", Exec{}, ErrFailed, []string{"set helper"}},
+		{"no such program", Exec{Command: config.Command{Args: []string{"/nonexistent/helper"}}}, ErrFailed, []string{"/nonexistent/helper", "no such file"}},
+		{"exit code wins over a good answer", script("liar"), ErrFailed, []string{"exit status 3", "certificate authority"}},
+		{"exit code wins though it comes late", script("late"), ErrFailed, []string{"exit status 4"}},
+		{"signal wins over a good answer", script("killed"), ErrFailed, []string{"signal: killed"}},
+		{"nothing on stdout", script("silent"), ErrAnswer, []string{"nothing to stdout", "no such site"}},
+		{"log mixed into the answer", script("garbage"), ErrAnswer, []string{"line 1, column 1", "INFO: lookin"}},
+		{"half an answer", script("half"), ErrAnswer, []string{"line 3, column 16", "unexpected end", "plugin.choria"}},
+		{"endless answer", script("endless"), ErrAnswer, []string{"longer than 8 MiB"}},
+		{"end of a long story", script("chatty"), ErrFailed, []string{"exit status 1", "line 1999 of a long story"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := tt.helper.Answer(t.Context(), HelperInput{Identity: "n1"})
+			_, err := tt.helper.Answer(t.Context(), Input{Identity: "n1"})
 			for _, text := range tt.says {
 				wantCause(t, err, tt.cause, text)
 			}
@@ -75,14 +75,14 @@ func TestHangingHelperIsEndedInTime(t *testing.T) {
 	for _, name := range []string{"hang", "mute"} {
 		h := script(name)
 		h.Timeout = 300 * time.Millisecond
-		_, err := h.Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
-		wantCause(t, err, ErrHelperTimeout, "after 300ms")
+		_, err := h.Answer(t.Context(), Input{Inventory: strings.Repeat("i", 1<<20)})
+		wantCause(t, err, ErrTimeout, "after 300ms")
 	}
 }
 
 func TestHelperNeedNotReadItsInput(t *testing.T) {
 	t.Parallel()
-	got, err := script("unread").Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+	got, err := script("unread").Answer(t.Context(), Input{Inventory: strings.Repeat("i", 1<<20)})
 	if err != nil || got.Message != "did not read" {
 		t.Errorf("got %q and error %v, want its answer", got.Message, err)
 	}
@@ -91,7 +91,7 @@ func TestHelperNeedNotReadItsInput(t *testing.T) {
 func TestInputAndAnswerBeyondAnyPipe(t *testing.T) {
 	t.Parallel()
 	size := 3 << 20
-	got, err := script("echo").Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", size)})
+	got, err := script("echo").Answer(t.Context(), Input{Inventory: strings.Repeat("i", size)})
 	if err != nil || len(got.Message) < size {
 		t.Errorf("got %d bytes and error %v, want at least %d", len(got.Message), err, size)
 	}
@@ -104,18 +104,18 @@ func tokenOf(payload string) string {
 
 func TestHelperInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	t.Parallel()
-	claims, err := helperClaims(tokenOf(`{"cht":"s3cret-token","chpwd":"s3cret-pass","chu":"nats://b:4222","extensions":{"rack":"r1"}}`))
+	claims, err := SelectClaims(tokenOf(`{"cht":"s3cret-token","chpwd":"s3cret-pass","chu":"nats://b:4222","extensions":{"rack":"r1"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
 		name string
-		in   HelperInput
+		in   Input
 		want string
 	}{
-		{"everything off", HelperInput{Identity: "n1", Inventory: "{}"},
+		{"everything off", Input{Identity: "n1", Inventory: "{}"},
 			`{"identity":"n1","csr":null,"ed25519_pubkey":null,"inventory":"{}","jwt":null}`},
-		{"everything on", HelperInput{Identity: "n1", CSR: &HelperCSR{"c", "p", "/s"}, ED25519: &HelperED25519{"p", "/d", "s"}, JWT: claims},
+		{"everything on", Input{Identity: "n1", CSR: &InputCSR{"c", "p", "/s"}, ED25519: &InputED25519{"p", "/d", "s"}, JWT: claims},
 			`{"identity":"n1","csr":{"csr":"c","public_key":"p","ssldir":"/s"},` +
 				`"ed25519_pubkey":{"public_key":"p","directory":"/d","signature":"s"},"inventory":"",` +
 				`"jwt":{"chs":false,"chu":"nats://b:4222","chpd":false,"extensions":{"rack":"r1"},"ou":"choria","purpose":""}}`},
@@ -151,7 +151,7 @@ func TestClaimsReachTheHelperAsTheyWereWritten(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := helperClaims(tokenOf(tt.payload))
+			got, err := SelectClaims(tokenOf(tt.payload))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestClaimsReachTheHelperAsTheyWereWritten(t *testing.T) {
 func TestAmbiguousClaimsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []string{`{"ou":"a","ou":"b"}`, `{"ou":"a","OU":"b"}`} {
-		_, err := helperClaims(tokenOf(payload))
+		_, err := SelectClaims(tokenOf(payload))
 		wantCause(t, err, trust.ErrJWT, "twice")
 	}
 }
@@ -179,7 +179,7 @@ func TestEveryClaimIsSentOrKnownToBeSecret(t *testing.T) {
 		if field.Anonymous {
 			continue
 		}
-		claims, err := helperClaims(tokenOf(`{"` + name + `":["value"]}`))
+		claims, err := SelectClaims(tokenOf(`{"` + name + `":["value"]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func FuzzHelperClaims(f *testing.F) {
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {
-		got, err := helperClaims(tokenOf(payload))
+		got, err := SelectClaims(tokenOf(payload))
 		if err != nil {
 			if !errors.Is(err, trust.ErrJWT) {
 				t.Errorf("got error %v, want one that unwraps to trust.ErrJWT", err)

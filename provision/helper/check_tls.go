@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"bytes"
@@ -14,46 +14,46 @@ import (
 	"choria-provision/provision/trust"
 )
 
-// checkCertificates knows that the node writes certificate, CA and key only
-// when certificate, CA and directory all arrive, and drops them without a word
+// checkCertificates refuses incomplete credentials: the node writes certificate, CA
+// and key only if certificate, CA and directory all arrive, and silently drops them
 // otherwise.
 //
 //nolint:gocyclo // one flat list of rules, each a case of its own
-func checkCertificates(a Answer, c answerContext, f *findings) {
+func checkCertificates(a Answer, c CheckInput, f *problems) {
 	switch {
 	case a.Certificate == "" && c.CSR != nil:
-		f.refuse("there is no certificate in it, though features.pki had the node ask for one")
+		f.errorf("there is no certificate in it, though features.pki had the node ask for one")
 	case a.Certificate == "" && a.Key != "":
-		f.refuse("there is a key without certificate: the node would drop it")
+		f.errorf("there is a key without certificate: the node would drop it")
 	case a.Certificate == "" && a.CA != "":
 		f.warn("there is a ca without certificate: the node drops it")
 	}
 	if a.Certificate != "" && a.CA == "" {
-		f.refuse("there is a certificate without ca: the node would drop it")
+		f.errorf("there is a certificate without ca: the node would drop it")
 	}
 	if a.Certificate != "" && a.sslDir(c) == "" && c.CSR == nil && c.ED25519 == nil {
-		f.refuse("there is a certificate and nobody said where the node keeps it: set ssldir")
+		f.errorf("there is a certificate and nobody said where the node keeps it: set ssldir")
 	}
 	if a.Key != "" && !c.Config.Features.JWT {
-		f.refuse("there is a key, which cannot be encrypted for the node: that needs features.jwt")
+		f.errorf("there is a key, which cannot be encrypted for the node: that needs features.jwt")
 	}
 	checkPEM(a, c, f)
 }
 
-// checkPEM reads what is there; what is missing was told already.
-func checkPEM(a Answer, c answerContext, f *findings) {
+// checkPEM checks what is present; checkCertificates reports what is missing.
+func checkPEM(a Answer, c CheckInput, f *problems) {
 	chain, err := parseCertificates(a.Certificate)
 	if err != nil {
-		f.refuse("certificate: %v", err)
+		f.errorf("certificate: %v", err)
 	}
 	roots, err := parseCertificates(a.CA)
 	if err != nil {
-		f.refuse("ca: %v", err)
+		f.errorf("ca: %v", err)
 	}
 	var private crypto.Signer
 	if a.Key != "" {
 		if private, err = trust.ParsePrivateKey(a.Key); err != nil {
-			f.refuse("key: %v", err)
+			f.errorf("key: %v", err)
 		}
 	}
 	if len(chain) == 0 {
@@ -66,32 +66,32 @@ func checkPEM(a Answer, c answerContext, f *findings) {
 	}
 }
 
-// checkLeaf wants a certificate for the name the node comes back under.
-func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *findings) {
+// checkLeaf requires a certificate for the identity after the restart.
+func checkLeaf(leaf *x509.Certificate, identity, renamed string, f *problems) {
 	switch {
 	case trust.SameName(leaf.Subject.CommonName, renamed):
 	case leaf.Subject.CommonName == "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return trust.SameName(name, renamed) }):
 	case renamed != identity:
-		f.refuse("certificate: it is for %q, while identity in the configuration is %q", leaf.Subject.CommonName, renamed)
+		f.errorf("certificate: it is for %q, while identity in the configuration is %q", leaf.Subject.CommonName, renamed)
 	default:
-		f.refuse("certificate: it is for %q, this node is %q: the answer is another node's", leaf.Subject.CommonName, identity)
+		f.errorf("certificate: it is for %q, this node is %q: the answer is another node's", leaf.Subject.CommonName, identity)
 	}
 	switch now := time.Now(); {
 	case now.After(leaf.NotAfter):
-		f.refuse("certificate: it expired at %s", leaf.NotAfter.Format(time.RFC3339))
+		f.errorf("certificate: it expired at %s", leaf.NotAfter.Format(time.RFC3339))
 	case now.Before(leaf.NotBefore):
 		f.warn("certificate: it is not valid before %s", leaf.NotBefore.Format(time.RFC3339))
 	}
 }
 
-// checkPair wants the key the node will have beside its certificate: the one in
-// the answer, which replaces the node's own, else the one it made for its CSR.
-func checkPair(leaf *x509.Certificate, private crypto.Signer, c answerContext, f *findings) {
+// checkPair requires that certificate and key belong together. The key is the one
+// in the answer, which replaces the node's own, or else the one of its CSR.
+func checkPair(leaf *x509.Certificate, private crypto.Signer, c CheckInput, f *problems) {
 	switch {
 	case private != nil && !trust.SameKey(leaf.PublicKey, private.Public()):
-		f.refuse("certificate: it does not belong to the key that comes with it")
+		f.errorf("certificate: it does not belong to the key that comes with it")
 	case private == nil && c.CSR != nil && !trust.SameKey(leaf.PublicKey, c.CSR.PublicKey):
-		f.refuse("certificate: it does not belong to the key of the node's CSR: the answer is another node's")
+		f.errorf("certificate: it does not belong to the key of the node's CSR: the answer is another node's")
 	}
 	if _, isRSA := leaf.PublicKey.(*rsa.PublicKey); !isRSA {
 		f.warn("certificate: its key is not RSA, and go-choria's file security provider signs with RSA only")

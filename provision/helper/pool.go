@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"context"
@@ -11,33 +11,33 @@ import (
 	"choria-provision/config"
 )
 
-// PersistentHelper asks helpers that stay: each reads one input a line and
+// Pool asks helpers that stay: each reads one input a line and
 // writes one answer a line. One is started when none is idle, so there are as
 // many as ask at once. A helper that fails in any way is ended with its process
 // group; the next node gets a new one.
-type PersistentHelper struct {
-	exec ExecHelper
+type Pool struct {
+	exec Exec
 
-	mu      sync.Mutex
-	idle    []*talker
-	leaving []*talker // told to end
-	retired bool
-	closed  bool
+	mu       sync.Mutex
+	idle     []*worker
+	draining []*worker // told to end
+	drained  bool
+	closed   bool
 }
 
-// NewPersistentHelper takes command, time limit and environment from h. Close
+// NewPool takes command, time limit and environment from h. Close
 // ends what it starts.
-func NewPersistentHelper(h ExecHelper) *PersistentHelper { return &PersistentHelper{exec: h} }
+func NewPool(h Exec) *Pool { return &Pool{exec: h} }
 
-// Answer implements Helper, with the errors of ExecHelper. An answer that does
+// Answer implements Helper, with the errors of Exec. An answer that does
 // not name the identity it is for is refused.
-func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, error) {
+func (p *Pool) Answer(ctx context.Context, in Input) (Answer, error) {
 	if len(p.exec.Command.Args) == 0 {
-		return Answer{}, fmt.Errorf("%w: none is configured; set helper", ErrHelper)
+		return Answer{}, fmt.Errorf("%w: none is configured; set helper", ErrFailed)
 	}
 	input, err := json.Marshal(in)
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrHelper, err)
+		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrFailed, err)
 	}
 	timeout := p.exec.Timeout
 	if timeout <= 0 {
@@ -45,19 +45,19 @@ func (p *PersistentHelper) Answer(ctx context.Context, in HelperInput) (Answer, 
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
-	t, err := p.take(limited)
+	t, err := p.get(limited)
 	if err != nil {
-		return Answer{}, explainHelper(err, child{args: p.exec.Command.Args}, timeout)
+		return Answer{}, explainEnd(err, process{args: p.exec.Command.Args}, timeout)
 	}
 	line, err := t.ask(limited, append(input, '\n'))
 	if err != nil {
 		t.end()
-		return Answer{}, explainHelper(err, child{args: p.exec.Command.Args, stderr: t.stderr.last()}, timeout)
+		return Answer{}, explainEnd(err, process{args: p.exec.Command.Args, stderr: t.stderr.last()}, timeout)
 	}
 	answer, err := parseAnswerOf(in.Identity, line)
 	if err != nil { // whoever is out of step once may be out of step with the next node
 		t.end()
-		return Answer{}, fmt.Errorf("%w%s", err, child{stderr: t.stderr.last()}.said())
+		return Answer{}, fmt.Errorf("%w%s", err, process{stderr: t.stderr.last()}.stderrText())
 	}
 	p.put(t)
 	return answer, nil
@@ -73,18 +73,18 @@ func parseAnswerOf(identity string, line []byte) (Answer, error) {
 	named, err := answerIdentity(line)
 	switch {
 	case err != nil:
-		return Answer{}, fmt.Errorf("%w: %w", ErrHelperAnswer, err)
+		return Answer{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	case named == nil:
-		return Answer{}, fmt.Errorf("%w: it names no identity, as every answer of a persistent helper must", ErrHelperAnswer)
+		return Answer{}, fmt.Errorf("%w: it names no identity, as every answer of a persistent helper must", ErrAnswer)
 	case *named != identity:
-		return Answer{}, fmt.Errorf("%w: it is for %q, the question was about %q", ErrHelperAnswer, *named, identity)
+		return Answer{}, fmt.Errorf("%w: it is for %q, the question was about %q", ErrAnswer, *named, identity)
 	}
 	return answer, nil
 }
 
-// take returns a helper that waits to be asked. One that died or spoke unasked
+// get returns a helper that waits to be asked. One that died or spoke unasked
 // meanwhile is ended and passed over.
-func (p *PersistentHelper) take(ctx context.Context) (*talker, error) {
+func (p *Pool) get(ctx context.Context) (*worker, error) {
 	for {
 		p.mu.Lock()
 		last := len(p.idle) - 1
@@ -94,7 +94,7 @@ func (p *PersistentHelper) take(ctx context.Context) (*talker, error) {
 			if closed {
 				return nil, errors.New("the run is over")
 			}
-			return startTalker(ctx, p.exec)
+			return startWorker(ctx, p.exec)
 		}
 		t := p.idle[last]
 		p.idle = p.idle[:last]
@@ -106,9 +106,9 @@ func (p *PersistentHelper) take(ctx context.Context) (*talker, error) {
 	}
 }
 
-func (p *PersistentHelper) put(t *talker) {
+func (p *Pool) put(t *worker) {
 	p.mu.Lock()
-	over := p.closed || p.retired
+	over := p.closed || p.drained
 	if !over {
 		p.idle = append(p.idle, t)
 	}
@@ -118,36 +118,36 @@ func (p *PersistentHelper) put(t *talker) {
 	}
 }
 
-// Retire lets the helpers go without waiting for it: those that wait to be asked
+// Drain lets the helpers go without waiting for it: those that wait to be asked
 // at once, each of the others after its answer. Who still asks is answered, by
 // a helper that ends then.
-func (p *PersistentHelper) Retire() {
+func (p *Pool) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	idle := p.idle
-	p.idle, p.retired = nil, true
-	p.leaving = append(p.leaving, idle...)
+	p.idle, p.drained = nil, true
+	p.draining = append(p.draining, idle...)
 	for _, t := range idle {
 		t.closeInput()
-		time.AfterFunc(childGrace, t.end)
+		time.AfterFunc(gracePeriod, t.end)
 	}
 }
 
 // Close ends the helpers: their stdin is closed, and after a moment they are
 // killed. It returns when none is left that was not at work.
-func (p *PersistentHelper) Close() {
+func (p *Pool) Close() {
 	p.mu.Lock()
-	idle := append(p.leaving, p.idle...)
-	p.idle, p.leaving, p.closed = nil, nil, true
+	idle := append(p.draining, p.idle...)
+	p.idle, p.draining, p.closed = nil, nil, true
 	p.mu.Unlock()
 	endAll(idle)
 }
 
-func endAll(idle []*talker) {
+func endAll(idle []*worker) {
 	for _, t := range idle {
 		t.closeInput()
 	}
-	moment := time.NewTimer(childGrace)
+	moment := time.NewTimer(gracePeriod)
 	defer moment.Stop()
 	over := false
 	for _, t := range idle {

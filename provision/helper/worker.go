@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"bufio"
@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	errUnasked  = errors.New("it wrote an answer before it had read the question")
-	errMidWord  = errors.New("it ended in the middle of an answer")
-	errNoAnswer = errors.New("it ended without an answer")
+	errUnasked     = errors.New("it wrote an answer before it had read the question")
+	errPartialLine = errors.New("it ended in the middle of an answer")
+	errNoAnswer    = errors.New("it ended without an answer")
 )
 
-// talker is one helper process that stays.
-type talker struct {
+// worker is one helper process that stays.
+type worker struct {
 	pid    int
-	pipes  *childPipes
+	pipes  *processPipes
 	from   *bufio.Reader // its stdout, read only while a question is out
 	stderr safeTail
 	ended  chan struct{} // closed when the process and its group are gone
@@ -35,21 +35,21 @@ type talker struct {
 	exit    error // what Wait said; read after ended
 }
 
-// startTalker starts the helper in a process group of its own. The goroutine
+// startWorker starts the helper in a process group of its own. The goroutine
 // that starts it keeps its thread until the helper is gone, since the signal
 // that a parent's death sends is tied to that thread.
-func startTalker(ctx context.Context, h ExecHelper) (*talker, error) {
+func startWorker(ctx context.Context, h Exec) (*worker, error) {
 	pipes, err := openPipes()
 	if err != nil {
 		return nil, fmt.Errorf("opening pipes: %w", err)
 	}
-	t := &talker{pipes: pipes, from: bufio.NewReader(pipes.out.ours), ended: make(chan struct{})}
+	t := &worker{pipes: pipes, from: bufio.NewReader(pipes.out.ours), ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(t.ended)
-		cmd, err := startProgram(ctx, h.wait, func() *exec.Cmd { return talkerCommand(h, pipes) })
+		cmd, err := startProgram(ctx, h.wait, func() *exec.Cmd { return workerCommand(h, pipes) })
 		if err != nil {
 			pipes.close()
 			started <- err
@@ -62,7 +62,7 @@ func startTalker(ctx context.Context, h ExecHelper) (*talker, error) {
 		started <- nil
 		t.exit = cmd.Wait()
 		_ = syscall.Kill(-t.pid, syscall.SIGKILL) // whoever is left of the group
-		pipes.expire(childGrace)
+		pipes.expire(gracePeriod)
 		reading.Wait()
 		t.asking.Lock() // until the end of what it wrote was read
 		defer t.asking.Unlock()
@@ -75,7 +75,7 @@ func startTalker(ctx context.Context, h ExecHelper) (*talker, error) {
 	return t, nil
 }
 
-func talkerCommand(h ExecHelper, pipes *childPipes) *exec.Cmd {
+func workerCommand(h Exec, pipes *processPipes) *exec.Cmd {
 	cmd := exec.Command(h.Command.Args[0], h.Command.Args[1:]...) //nolint:gosec // the operator's own command
 	cmd.Env = helperEnv(os.Environ(), h.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
@@ -84,8 +84,8 @@ func talkerCommand(h ExecHelper, pipes *childPipes) *exec.Cmd {
 }
 
 // readLine returns the next line of stdout. Its error is why there is none:
-// errTooLong, errMidWord or errNoAnswer.
-func (t *talker) readLine() (line []byte, err error) {
+// errTooLong, errPartialLine or errNoAnswer.
+func (t *worker) readLine() (line []byte, err error) {
 	for {
 		part, err := t.from.ReadSlice('\n')
 		line = append(line, part...)
@@ -94,7 +94,7 @@ func (t *talker) readLine() (line []byte, err error) {
 			return nil, errTooLong
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil && len(line) > 0:
-			return nil, errMidWord
+			return nil, errPartialLine
 		case err != nil:
 			return nil, errNoAnswer
 		default:
@@ -105,7 +105,7 @@ func (t *talker) readLine() (line []byte, err error) {
 
 // quiet reports whether the helper is there and has written nothing since its
 // last answer.
-func (t *talker) quiet() bool {
+func (t *worker) quiet() bool {
 	select {
 	case <-t.ended:
 		return false
@@ -115,7 +115,7 @@ func (t *talker) quiet() bool {
 }
 
 // spoke reports whether there is output that answers nothing.
-func (t *talker) spoke() bool { return t.from.Buffered() > 0 || hasBytes(t.pipes.out.ours) }
+func (t *worker) spoke() bool { return t.from.Buffered() > 0 || hasBytes(t.pipes.out.ours) }
 
 // reading is what a helper wrote to stdout after it was asked.
 type reading struct {
@@ -126,7 +126,7 @@ type reading struct {
 // ask writes one question and returns the line that answers it. What stands in
 // stdout before the question was written answers nothing. After an error the
 // helper is of no more use.
-func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
+func (t *worker) ask(ctx context.Context, question []byte) ([]byte, error) {
 	t.asking.Lock()
 	if !t.quiet() {
 		t.asking.Unlock()
@@ -151,7 +151,7 @@ func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 			return nil, err
 		}
 		if t.spoke() {
-			return nil, fmt.Errorf("%w: it wrote more than one line", ErrHelperAnswer)
+			return nil, fmt.Errorf("%w: it wrote more than one line", ErrAnswer)
 		}
 		return got.line, nil // it may have ended meanwhile, which the next question finds out
 	case <-ctx.Done():
@@ -162,16 +162,16 @@ func (t *talker) ask(ctx context.Context, question []byte) ([]byte, error) {
 }
 
 // unasked explains a helper that is not quiet: it wrote, or it ended.
-func (t *talker) unasked(ctx context.Context) error {
+func (t *worker) unasked(ctx context.Context) error {
 	if !t.spoke() {
 		return t.why(ctx, errNoAnswer)
 	}
-	return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
+	return fmt.Errorf("%w: %w", ErrAnswer, errUnasked)
 }
 
 // whole wants the question to have been read before it was answered.
-func (t *talker) whole(ctx context.Context, written <-chan error) error {
-	moment := time.NewTimer(childGrace)
+func (t *worker) whole(ctx context.Context, written <-chan error) error {
+	moment := time.NewTimer(gracePeriod)
 	defer moment.Stop()
 	select {
 	case err := <-written:
@@ -179,19 +179,19 @@ func (t *talker) whole(ctx context.Context, written <-chan error) error {
 		case err != nil:
 			return t.why(ctx, errNoAnswer)
 		case hasBytes(t.pipes.in.ours):
-			return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
+			return fmt.Errorf("%w: %w", ErrAnswer, errUnasked)
 		}
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-moment.C:
-		return fmt.Errorf("%w: %w", ErrHelperAnswer, errUnasked)
+		return fmt.Errorf("%w: %w", ErrAnswer, errUnasked)
 	}
 }
 
 // why tells how stdout came to its end: the exit status wins, where there is one
 // in time.
-func (t *talker) why(ctx context.Context, said error) error {
+func (t *worker) why(ctx context.Context, said error) error {
 	if errors.Is(said, errTooLong) {
 		return errTooLong
 	}
@@ -224,10 +224,10 @@ func readable(pipe *os.File) (ready bool) {
 	return ready
 }
 
-func (t *talker) closeInput() { _ = t.pipes.in.ours.Close() }
+func (t *worker) closeInput() { _ = t.pipes.in.ours.Close() }
 
 // end kills the helper with its group and returns when they are gone.
-func (t *talker) end() {
+func (t *worker) end() {
 	t.endOnce.Do(func() {
 		select {
 		case <-t.ended: // its number may be somebody else's by now
@@ -241,7 +241,7 @@ func (t *talker) end() {
 // safeTail is a tail that is read while it is written.
 type safeTail struct {
 	mu  sync.Mutex
-	end tail
+	end tailBuffer
 }
 
 func (s *safeTail) Write(p []byte) (int, error) {

@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"bytes"
@@ -31,14 +31,14 @@ func cancelled(t *testing.T, grace time.Duration, name string, args ...string) (
 	}()
 	h := script(name, append([]string{file}, args...)...)
 	h.grace = grace
-	_, err = h.Answer(ctx, HelperInput{})
+	_, err = h.Answer(ctx, Input{})
 	return <-started, err
 }
 
 func TestCancelledHelperLeavesNothingThoughDeafToSignals(t *testing.T) {
 	t.Parallel()
-	pid, err := cancelled(t, childGrace, "stubborn")
-	wantCause(t, err, ErrHelper, "the operator said stop")
+	pid, err := cancelled(t, gracePeriod, "stubborn")
+	wantCause(t, err, ErrFailed, "the operator said stop")
 	wantCause(t, err, errStop, "inventory database")
 	wantGroupGone(t, pid)
 }
@@ -64,7 +64,7 @@ func TestProcessesLeftByHelperAreEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, arrived := pidFile(t)
-			got, err := script(name, file).Answer(t.Context(), HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+			got, err := script(name, file).Answer(t.Context(), Input{Inventory: strings.Repeat("i", 1<<20)})
 			if err != nil || got.Message != "answered" {
 				t.Errorf("got %q and error %v, want its answer", got.Message, err)
 			}
@@ -82,21 +82,21 @@ func TestHelperHasEndedThoughADaemonHoldsItsPipes(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	got := make(chan error, 1)
 	go func() {
-		_, err := script("daemon", inGroup, inSession).Answer(ctx, HelperInput{Inventory: strings.Repeat("i", 1<<20)})
+		_, err := script("daemon", inGroup, inSession).Answer(ctx, Input{Inventory: strings.Repeat("i", 1<<20)})
 		got <- err
 	}()
 	left := <-daemon
 	defer func() { _ = unix.Kill(left, unix.SIGKILL) }()
 	wantGone(t, <-member) // it is killed when the helper has ended
 	cancel(errStop)
-	wantCause(t, <-got, ErrHelper, "exit status 3")
+	wantCause(t, <-got, ErrFailed, "exit status 3")
 }
 
 func TestStopBeforeTheStartIsTheWholeError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
-	_, err := script("good").Answer(ctx, HelperInput{})
+	_, err := script("good").Answer(ctx, Input{})
 	wantCause(t, err, errStop, "the operator said stop")
 	if errors.Is(err, context.Canceled) {
 		t.Errorf("got %q, want no word of contexts", err)
@@ -106,10 +106,10 @@ func TestStopBeforeTheStartIsTheWholeError(t *testing.T) {
 // Programs expect pipes that they can wait at; not all can do without.
 func TestHelperGetsPipesThatBlock(t *testing.T) {
 	t.Parallel()
-	persistent := NewPersistentHelper(script("pipes"))
+	persistent := NewPool(script("pipes"))
 	defer persistent.Close()
 	for name, h := range map[string]Helper{"exec": script("pipes"), "persistent": persistent} {
-		got, err := h.Answer(t.Context(), HelperInput{})
+		got, err := h.Answer(t.Context(), Input{})
 		if err != nil {
 			t.Fatal(err)
 		}

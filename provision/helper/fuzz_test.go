@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"encoding/json"
@@ -42,12 +42,12 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		a, err := parseAnswer(text)
 		if err != nil {
-			if !errors.Is(err, ErrHelperAnswer) {
-				t.Errorf("got error %v, want one that unwraps to ErrHelperAnswer", err)
+			if !errors.Is(err, ErrAnswer) {
+				t.Errorf("got error %v, want one that unwraps to ErrAnswer", err)
 			}
 			return
 		}
-		_, _ = a.check(answerContext{Identity: "n1", Config: plainConfig()})
+		_, _ = a.Check(CheckInput{Identity: "n1", Config: plainConfig()})
 		data, err := written(a)
 		if err != nil {
 			t.Fatal(err)

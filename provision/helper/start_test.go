@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"context"
@@ -34,8 +34,8 @@ func newProgram(t *testing.T, text string) string {
 }
 
 // both are the two modes of a helper of one command.
-func both(t *testing.T, h ExecHelper) map[string]Helper {
-	persistent := NewPersistentHelper(h)
+func both(t *testing.T, h Exec) map[string]Helper {
+	persistent := NewPool(h)
 	t.Cleanup(persistent.Close)
 	return map[string]Helper{"exec": h, "persistent": persistent}
 }
@@ -52,12 +52,12 @@ func TestProgramsThatCannotBeStartedAreToldApart(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for mode, h := range both(t, ExecHelper{Command: config.Command{Args: []string{newProgram(t, tt.text)}}}) {
-				_, err := h.Answer(t.Context(), HelperInput{Identity: "n1"})
+			for mode, h := range both(t, Exec{Command: config.Command{Args: []string{newProgram(t, tt.text)}}}) {
+				_, err := h.Answer(t.Context(), Input{Identity: "n1"})
 				if err == nil {
 					t.Errorf("%s: got an answer, want none", mode)
 				}
-				wantCause(t, err, ErrHelper, tt.says)
+				wantCause(t, err, ErrFailed, tt.says)
 			}
 		})
 	}
@@ -79,14 +79,14 @@ func TestHelperThatIsBeingReplacedIsTriedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			tries := 0
-			h := both(t, ExecHelper{Command: config.Command{Args: []string{path}}, Timeout: time.Minute, wait: func(ctx context.Context) {
+			h := both(t, Exec{Command: config.Command{Args: []string{path}}, Timeout: time.Minute, wait: func(ctx context.Context) {
 				if tries++; tries == 3 {
 					_ = writer.Close()
 				} else if tries > 3 { // a process that was forked meanwhile has it open, too
 					sleepBusy(ctx)
 				}
 			}})[mode]
-			got, err := h.Answer(t.Context(), HelperInput{Identity: "n1"})
+			got, err := h.Answer(t.Context(), Input{Identity: "n1"})
 			if err != nil || got.Message != "new" || tries < 3 {
 				t.Errorf("got %q and error %v after %d waits, want its answer after 3", got.Message, err, tries)
 			}
@@ -106,14 +106,14 @@ func TestHelperThatStaysBusyIsSaidToBe(t *testing.T) {
 	}
 	defer writer.Close()
 	tries := 0
-	h := ExecHelper{Command: config.Command{Args: []string{path}}, wait: func(context.Context) { tries++ }}
-	_, err = h.Answer(t.Context(), HelperInput{})
-	wantCause(t, err, ErrHelper, "it is open for writing")
+	h := Exec{Command: config.Command{Args: []string{path}}, wait: func(context.Context) { tries++ }}
+	_, err = h.Answer(t.Context(), Input{})
+	wantCause(t, err, ErrFailed, "it is open for writing")
 	if err == nil || tries != busyTries-1 {
 		t.Errorf("got error %v after %d waits, want one after %d", err, tries, busyTries-1)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.wait = func(context.Context) { cancel(errors.New("the operator said stop")) }
-	_, err = h.Answer(ctx, HelperInput{})
-	wantCause(t, err, ErrHelper, "the operator said stop")
+	_, err = h.Answer(ctx, Input{})
+	wantCause(t, err, ErrFailed, "the operator said stop")
 }

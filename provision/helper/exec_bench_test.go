@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"os"
@@ -14,9 +14,9 @@ import (
 // start of the same process. own-ns/op is our own processor time, the helper's
 // left out.
 func BenchmarkHelper(b *testing.B) {
-	in := HelperInput{Identity: "n1.example.net", Inventory: "{}"}
-	command := func(dir, name string) ExecHelper {
-		return ExecHelper{Command: config.Command{Args: []string{"sh", filepath.Join("testdata", dir, name+".sh")}}, Timeout: time.Minute}
+	in := Input{Identity: "n1.example.net", Inventory: "{}"}
+	command := func(dir, name string) Exec {
+		return Exec{Command: config.Command{Args: []string{"sh", filepath.Join("testdata", dir, name+".sh")}}, Timeout: time.Minute}
 	}
 	loop := func(b *testing.B, do func() error) {
 		before := ownTime(b)
@@ -33,9 +33,9 @@ func BenchmarkHelper(b *testing.B) {
 			return err
 		})
 	}
-	b.Run("exec", func(b *testing.B) { run(b, command("talker", "once")) })
+	b.Run("exec", func(b *testing.B) { run(b, command("worker", "once")) })
 	b.Run("persistent", func(b *testing.B) {
-		h := NewPersistentHelper(command("talker", "good"))
+		h := NewPool(command("worker", "good"))
 		defer h.Close()
 		run(b, h)
 	})

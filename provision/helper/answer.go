@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"bytes"
@@ -13,35 +13,18 @@ import (
 	"github.com/choria-io/tokens"
 )
 
-// Answer is what the helper decided for one node. All of it is optional.
-type Answer struct {
-	Defer          bool   // leave the node for a later cycle
-	Shutdown       bool   // stop the node
-	Message        string // why
-	Key            string // PEM private key
-	Certificate    string // PEM, the node's own first
-	CA             string // PEM
-	SSLDir         string // where the node keeps them; the node's own word wins
-	ServerClaims   *tokens.ServerClaims
-	Claims         []string // the names in server_claims, sorted
-	Configuration  map[string]string
-	ActionPolicies map[string]string // file name to document
-	OPAPolicies    map[string]string // file name to document
-	Upgrade        string            // the version to upgrade to first
-}
-
-// parseAnswer reads the JSON a helper wrote to stdout. Keys it does not know
-// are passed over, null is as good as absent. Errors unwrap to ErrHelperAnswer
-// and say where in the text they are.
+// parseAnswer reads the JSON that a helper wrote to stdout. It ignores unknown
+// keys, and null is the same as absent. Errors unwrap to ErrAnswer and state
+// their position in the text.
 func parseAnswer(data []byte) (Answer, error) {
 	a, err := readAnswer(data)
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w: %w", ErrHelperAnswer, err)
+		return Answer{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return a, nil
 }
 
-// byteOrderMark is what some editors and programs of Windows begin a text with.
+// byteOrderMark precedes a text that some Windows programs wrote.
 const byteOrderMark = "\ufeff"
 
 func readAnswer(data []byte) (a Answer, err error) {
@@ -70,10 +53,10 @@ func readAnswer(data []byte) (a Answer, err error) {
 	return a, nil
 }
 
-// answerMembers takes an answer apart.
-func answerMembers(data []byte) (doc document, members []member, err error) {
+// answerMembers splits an answer into its members.
+func answerMembers(data []byte) (doc jsonText, members []jsonMember, err error) {
 	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
-	doc = document{data}
+	doc = jsonText{data}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return doc, nil, errors.New("it wrote nothing to stdout; it must write one JSON object")
 	}
@@ -85,7 +68,7 @@ func answerMembers(data []byte) (doc document, members []member, err error) {
 	return doc, members, err
 }
 
-// answerIdentity is the node that an answer says it is for, nil when it does not.
+// answerIdentity returns the identity that an answer names, nil if it names none.
 func answerIdentity(data []byte) (identity *string, err error) {
 	doc, members, err := answerMembers(data)
 	for _, m := range members {
@@ -103,9 +86,8 @@ func answerIdentity(data []byte) (identity *string, err error) {
 	return identity, nil
 }
 
-// folded is the one of keys that name stands for, "" for none of them. Letter
-// case does not matter: helpers of Choria's own provisioner, which reads keys so,
-// work unchanged.
+// folded returns the key that equals name except for letter case, or "". Choria's
+// own provisioner ignores letter case, and its helpers work unchanged.
 func folded(name string, keys iter.Seq[string]) string {
 	for key := range keys {
 		if strings.EqualFold(name, key) {
@@ -115,21 +97,21 @@ func folded(name string, keys iter.Seq[string]) string {
 	return ""
 }
 
-// readers is the output table of the helper contract: how each key is read.
-func (a *Answer) readers(doc document) map[string]func(member) error {
-	text := func(to *string) func(member) error {
-		return func(m member) error { return doc.decode(m, to, "a string") }
+// readers maps each key of the helper contract to the function that reads it.
+func (a *Answer) readers(doc jsonText) map[string]func(jsonMember) error {
+	text := func(to *string) func(jsonMember) error {
+		return func(m jsonMember) error { return doc.decode(m, to, "a string") }
 	}
-	flag := func(to *bool) func(member) error {
-		return func(m member) error { return doc.decode(m, to, "true or false") }
+	flag := func(to *bool) func(jsonMember) error {
+		return func(m jsonMember) error { return doc.decode(m, to, "true or false") }
 	}
-	table := func(to *map[string]string) func(member) error {
-		return func(m member) (err error) {
+	table := func(to *map[string]string) func(jsonMember) error {
+		return func(m jsonMember) (err error) {
 			*to, err = doc.table(m)
 			return err
 		}
 	}
-	return map[string]func(member) error{
+	return map[string]func(jsonMember) error{
 		"defer":           flag(&a.Defer),
 		"shutdown":        flag(&a.Shutdown),
 		"msg":             text(&a.Message),
@@ -141,12 +123,12 @@ func (a *Answer) readers(doc document) map[string]func(member) error {
 		"configuration":   table(&a.Configuration),
 		"action_policies": table(&a.ActionPolicies),
 		"opa_policies":    table(&a.OPAPolicies),
-		"server_claims":   func(m member) error { return a.readClaims(doc, m) },
+		"server_claims":   func(m jsonMember) error { return a.readClaims(doc, m) },
 	}
 }
 
-func (a *Answer) readClaims(doc document, m member) error {
-	members, err := doc.members(m.name, m.value)
+func (a *Answer) readClaims(doc jsonText, m jsonMember) error {
+	members, err := doc.members(m.name, m.jsonValue)
 	if err != nil {
 		return err
 	}
