@@ -24,8 +24,12 @@ func FormatDuration(d time.Duration) string {
 	}
 }
 
-// Seconds returns d in seconds, to the millisecond, as JSON documents have it.
-func Seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+// Seconds returns d in seconds, to the millisecond, as JSON documents have it. It
+// is the number nearest to the decimal one: 1.235, where Duration.Seconds returns
+// 1.2349999999999999.
+func Seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}
 
 // FromSeconds returns the duration that a JSON document has in seconds.
 func FromSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

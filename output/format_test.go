@@ -2,6 +2,9 @@ package output
 
 import (
 	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +45,17 @@ func TestSecondsComeBackToTheMillisecond(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Millisecond, 1234 * time.Millisecond, 26 * time.Hour} {
 		if got := FromSeconds(Seconds(d + 400*time.Microsecond)); got != d {
 			t.Errorf("got %v, want %v", got, d)
+		}
+	}
+}
+
+func TestSecondsAreDecimal(t *testing.T) {
+	t.Parallel()
+	for ms := range 20_000 {
+		want := fmt.Sprintf("%d.%03d", ms/1000, ms%1000)
+		got := Seconds(time.Duration(ms) * time.Millisecond)
+		if text := strconv.FormatFloat(got, 'f', -1, 64); !strings.HasPrefix(want, text) {
+			t.Fatalf("got %s, want %s", text, want)
 		}
 	}
 }
