@@ -96,16 +96,29 @@ func largestFirst(groups []*group) []*group {
 	return groups
 }
 
-func groups(p *Page, title string, groups []*group, tone Tone) {
+// groups shows the largest groups of a run that is not listed whole; all says
+// where the others are found.
+func groups(p *Page, title string, groups []*group, tone Tone, all string) {
 	if len(groups) == 0 {
 		return
 	}
 	p.Heading(title)
-	for _, g := range groups {
+	shown := groups
+	if all != "" && len(groups) > fewNodes+1 {
+		shown = groups[:fewNodes]
+	}
+	for _, g := range shown {
 		p.Item(1, tone, g.headline(p.width == 0))
 		if g.hint != "" {
 			p.Item(2, Plain, g.hint)
 		}
+	}
+	if rest := groups[len(shown):]; len(rest) > 0 {
+		nodes := 0
+		for _, g := range rest {
+			nodes += len(g.names)
+		}
+		p.Item(1, tone, fmt.Sprintf("%d more nodes with %d other errors: %s", nodes, len(rest), all))
 	}
 	p.Blank()
 }

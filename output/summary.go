@@ -65,15 +65,30 @@ func Summary(p *Page, doc Document) {
 		p.Blank()
 	}
 	plans(p, doc.Nodes)
-	groups(p, "Failed", failed, Bad)
+	recorded, others := listedBy(doc)
+	groups(p, "Failed", failed, Bad, recorded)
 	if len(doc.Nodes) > fullTable { // otherwise their rows have everything
-		groups(p, "Deferred", byCause(doc.Nodes, provision.Deferred), Warn)
-		groups(p, "Shut down", byCause(doc.Nodes, provision.Shutdown), Warn)
+		groups(p, "Deferred", byCause(doc.Nodes, provision.Deferred), Warn, recorded)
+		groups(p, "Shut down", byCause(doc.Nodes, provision.Shutdown), Warn, recorded)
 	}
-	groups(p, "Skipped", skipped, Dim)
-	groups(p, "Refused", refusals(doc.Discovery.Refused), Warn)
-	groups(p, "Warnings", notices(doc.Nodes), Warn)
+	groups(p, "Skipped", skipped, Dim, others)
+	groups(p, "Refused", refusals(doc.Discovery.Refused), Warn, others)
+	groups(p, "Warnings", notices(doc.Nodes), Warn, others)
 	totals(p, doc)
+}
+
+// listedBy returns what lists the nodes that `status` knows of, and all others, of
+// a run that a summary does not list whole. A dry run leaves nothing for status.
+func listedBy(doc Document) (recorded, others string) {
+	const all = "`--output json` lists them"
+	switch {
+	case len(doc.Nodes) <= fullTable:
+		return "", ""
+	case doc.Run.DryRun:
+		return all, all
+	default:
+		return "`provision status` lists them", all
+	}
 }
 
 // shownInGroups returns the nodes whose errors a group shows in full, so that their
@@ -92,10 +107,14 @@ func shownInGroups(all ...[]*group) map[string]bool {
 func nodeTable(p *Page, doc Document, shown map[string]bool) {
 	table := Table{Columns: []Column{{Title: "NODE"}, {Title: "OUTCOME"}, {Title: "STEP"}, {Title: "TIME", Right: true}, {Title: "DETAIL", Flex: true}}}
 	var unlisted []string
+	status := ""
 	for _, outcome := range tableOrder {
 		nodes := nodesWith(doc.Nodes, outcome)
 		if len(doc.Nodes) > fullTable && len(nodes) > fewNodes {
 			unlisted = append(unlisted, fmt.Sprintf("%d %s", len(nodes), outcome))
+			if outcome == provision.Failed && !doc.Run.DryRun {
+				status = "`provision status` lists what failed; "
+			}
 			continue
 		}
 		for _, n := range nodes {
@@ -113,7 +132,7 @@ func nodeTable(p *Page, doc Document, shown map[string]bool) {
 		p.Table(table)
 	}
 	if len(unlisted) > 0 {
-		p.Text(Dim, "Not listed: "+strings.Join(unlisted, ", ")+". `--output json` and "+LastRunFile+" list every node.")
+		p.Text(Dim, "Not listed: "+strings.Join(unlisted, ", ")+". "+status+"`--output json` and "+LastRunFile+" list every node.")
 	}
 }
 

@@ -127,3 +127,31 @@ func TestNothingToDo(t *testing.T) {
 		})
 	}
 }
+
+// TestManyFailuresPointAtStatus has 60 failures that each read differently: no
+// group holds two of them.
+func TestManyFailuresPointAtStatus(t *testing.T) {
+	t.Parallel()
+	events := []any{provision.RunStarted{}}
+	for i := range 60 {
+		err := &provision.Error{Node: fmt.Sprintf("web%02d", i), Step: "helper", Err: fmt.Errorf("trouble of its own, %d", i)}
+		events = append(events, provision.NodeDone{Result: provision.Result{Node: err.Node, Step: err.Step, Outcome: provision.Failed, Err: err}})
+	}
+	doc := documentOf(events, End{ExitCode: 3})
+	got := summaryOf(doc, PageOptions{})
+	if n := strings.Count(got, "trouble of its own"); n != fewNodes {
+		t.Errorf("got %d failures in full, want %d:\n%s", n, fewNodes, got)
+	}
+	for _, want := range []string{
+		"Not listed: 60 failed. `provision status` lists what failed; `--output json` and last-run.json list every node.\n",
+		"  50 more nodes with 50 other errors: `provision status` lists them\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got no %q:\n%s", want, got)
+		}
+	}
+	doc.Run.DryRun = true // leaves nothing for status
+	if got := summaryOf(doc, PageOptions{}); strings.Contains(got, "status") || !strings.Contains(got, "50 other errors: `--output json` lists them\n") {
+		t.Errorf("a dry run, got:\n%s", got)
+	}
+}
