@@ -85,6 +85,7 @@ func newApp(streams Streams) *app {
 	}
 	a.cli = fisk.New("provision", "Brings Choria fleet nodes into service").
 		UsageWriter(&a.usage).ErrorWriter(streams.Err).Terminate(func(int) { a.answer() })
+	a.cli.UsageTemplate(helpTemplate()).ErrorUsageTemplate(helpTemplate()).UsageFuncs(helpFuncs())
 	a.cli.Version(version())
 	a.cli.HelpFlag.Short('h')
 	a.globals()
@@ -106,9 +107,9 @@ func (a *app) globals() {
 	a.cli.Flag("choria-config", "Choria client configuration file").PlaceHolder("FILE").Envar("PROVISION_CHORIA_CONFIG").StringVar(&a.choriaFile)
 	a.cli.Flag("state-dir", "Directory for records, locks and reports").PlaceHolder("DIR").Envar("PROVISION_STATE_DIR").StringVar(&a.stateDir)
 	a.cli.Flag("debug", "Log at debug level").UnNegatableBoolVar(&a.debug)
-	wordFlag(a.cli.Flag("log-format", "Format of log lines").Default("text"), &a.logFormat, "text", "json")
-	wordFlag(a.cli.Flag("output", "Format of the result on stdout").Default("text"), &a.output, "text", "json")
-	wordFlag(a.cli.Flag("color", "When to use colour").Default("auto"), &a.color, "auto", "always", "never")
+	wordFlag(a.cli.Flag("log-format", "Format of log lines (default: text)").Default("text"), &a.logFormat, "text", "json")
+	wordFlag(a.cli.Flag("output", "Format of the result on stdout (default: text)").Default("text"), &a.output, "text", "json")
+	wordFlag(a.cli.Flag("color", "When to use colour (default: auto, at a terminal)").Default("auto"), &a.color, "auto", "always", "never")
 	yesFlag(a.cli.Flag("unattended", "Called by a timer: a lock, a pause or a standby role is no failure").Envar("PROVISION_UNATTENDED"), &a.unattended)
 }
 

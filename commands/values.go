@@ -82,7 +82,7 @@ func durationFlag(f *fisk.FlagClause, target *time.Duration) {
 
 // wordFlag makes f take one of some words.
 func wordFlag(f *fisk.FlagClause, target *string, words ...string) {
-	f.HintOptions(words...).SetValue(value{
+	f.PlaceHolder(strings.Join(words, "|")).HintOptions(words...).SetValue(value{
 		flag: "--" + f.Model().Name,
 		parse: func(text string) error {
 			if !slices.Contains(words, text) {
