@@ -46,7 +46,7 @@ func TestFailuresAreGroupedByCause(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := rendered(t, tt.width, func(p *Page) { groups(p, "Failed", byCause(tt.nodes, provision.Failed), Bad) })
+			got := rendered(t, tt.width, func(p *Page) { groups(p, "Failed", byCause(tt.nodes, provision.Failed), Bad, "") })
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
