@@ -60,7 +60,7 @@ func TestDeferredNodesAreGroupedByTheHelpersMessage(t *testing.T) {
 		{Identity: "c", Outcome: "deferred", Message: "today"}, {Identity: "a", Outcome: "deferred", Message: "monday"},
 		{Identity: "b", Outcome: "deferred", Message: "monday"}, {Identity: "x", Outcome: "failed", Message: "monday"},
 	}
-	got := rendered(t, 0, func(p *Page) { groups(p, "Deferred", byCause(nodes, provision.Deferred), Warn) })
+	got := rendered(t, 0, func(p *Page) { groups(p, "Deferred", byCause(nodes, provision.Deferred), Warn, "") })
 	if diff := cmp.Diff(lines("Deferred", "  2 × a, b: monday", "  c: today", ""), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -83,7 +83,7 @@ func TestRefusedSightingsAreGroupedAndDuplicatesAreNot(t *testing.T) {
 func TestNoticesAreGroupedByText(t *testing.T) {
 	t.Parallel()
 	nodes := []Node{{Identity: "a", Notices: []string{"x", "y"}}, {Identity: "b"}, {Identity: "c", Notices: []string{"y"}}}
-	got := rendered(t, 0, func(p *Page) { groups(p, "Warnings", notices(nodes), Warn) })
+	got := rendered(t, 0, func(p *Page) { groups(p, "Warnings", notices(nodes), Warn, "") })
 	if diff := cmp.Diff(lines("Warnings", "  2 × a, c: y", "  a: x", ""), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/trust"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -52,7 +53,7 @@ func TestLiveViewFollowsARun(t *testing.T) {
 		{"done without a worker", []at{begin, called(0, "a"), {time.Second, done("a", provision.Deferred)}}, 2 * time.Second, 10, []string{quarter + " 1 of 4, 2.0s, about 6.0s left", "  1 deferred"}},
 		{"skipped before its first call", []at{begin, {0, done("a", provision.Skipped)}}, time.Second, 10, []string{empty + " 0 of 4, 1.0s", "  1 skipped"}},
 		{"outcomes in their order", []at{begin, assigned(0, "a"), assigned(0, "b"), {0, done("b", provision.Skipped)}, {0, done("a", provision.Provisioned)}}, 2 * time.Second, 10, []string{half + " 2 of 4, 2.0s, about 2.0s left", "  1 provisioned  1 skipped"}},
-		{"the last failure", []at{begin, {0, failed("a", "jwt", provision.ErrNoReply)[1]}, {0, failed("b", "csr", provision.ErrCSR)[1]}}, time.Second, 10, []string{empty + " 0 of 4, 1.0s", "  2 failed", "  last failure b at csr: " + provision.ErrCSR.Error()}},
+		{"the last failure", []at{begin, {0, failed("a", "jwt", provision.ErrNoReply)[1]}, {0, failed("b", "csr", trust.ErrCSR)[1]}}, time.Second, 10, []string{empty + " 0 of 4, 1.0s", "  2 failed", "  last failure b at csr: " + trust.ErrCSR.Error()}},
 		{"silent nodes are not in the estimate", []at{begin, assigned(0, "a"), {0, done("a", provision.Provisioned)}, called(0, "b")}, 3 * time.Second, 10, []string{quarter + " 1 of 4, 3.0s, about 6.0s left without the 1 silent", "  1 provisioned", "  1 at their first call, the longest for 3.0s"}},
 		{"no estimate with silent nodes alone", []at{{0, provision.RunStarted{Nodes: 2}}, assigned(0, "a"), {0, done("a", provision.Provisioned)}, called(0, "b")}, 3 * time.Second, 10, []string{half + " 1 of 2, 3.0s", "  1 provisioned", "  1 at their first call, the longest for 3.0s"}},
 		{"a second run adds to the first", []at{begin, {0, provision.RunStarted{Nodes: 4}}}, time.Second, 10, []string{empty + " 0 of 8, 1.0s"}},
@@ -124,19 +125,19 @@ func TestNodeOfAResult(t *testing.T) {
 	t.Parallel()
 	started := began.In(time.FixedZone("east", 7200))
 	got := nodeOf(provision.Result{
-		Node: "web1\x1b", Outcome: provision.Failed, Step: "csr", Err: located("web1", "csr", fmt.Errorf("%w: too\nmuch", provision.ErrCSR)),
+		Node: "web1\x1b", Outcome: provision.Failed, Step: "csr", Err: located("web1", "csr", fmt.Errorf("%w: too\nmuch", trust.ErrCSR)),
 		Message: "bell\a", Attempts: 3, Steps: []provision.StepTime{{Step: "jwt", Took: 1234567 * time.Microsecond}}, Started: started, Took: 2 * time.Second,
 		Version: strings.Repeat("v", 300), Upgrade: "1\x00", Notices: []string{"a\tb"},
 		Plan: &provision.Plan{Steps: []provision.PlannedStep{{Step: "csr", Note: "n\n"}}, Configuration: map[string]string{"k\n": "v\n"}},
 	})
 	at := began.UTC()
 	want := Node{
-		Identity: `web1\x1b`, Outcome: "failed", Step: "csr", Error: provision.ErrCSR.Error() + `: too\nmuch`, Cause: "csr",
+		Identity: `web1\x1b`, Outcome: "failed", Step: "csr", Error: trust.ErrCSR.Error() + `: too\nmuch`, Cause: "csr",
 		Message: `bell\a`, Attempts: 3, Steps: []NodeStep{{"jwt", 1.235}}, Started: &at, Duration: 2,
 		Version: strings.Repeat("v", 255) + "…", Upgrade: `1\x00`, Notices: []string{`a\tb`},
 		Plan: &Plan{Steps: []PlanStep{{"csr", `n\n`}}, Unchecked: []string{}, Configuration: map[string]string{`k\n`: `v\n`}},
 	}
-	_, want.Hint = Hint(provision.ErrCSR)
+	_, want.Hint = Hint(trust.ErrCSR)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
