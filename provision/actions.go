@@ -266,7 +266,9 @@ func (n *node) configure(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return goOn, err
 	}
+	n.lostReply, n.configuring = false, true
 	_, err = call(ctx, n, configure, request)
+	n.configuring = false
 	return goOn, err
 }
 

@@ -11,6 +11,10 @@ import (
 // node: no server is back from a restart sooner.
 const outage = time.Second
 
+// owed reports whether the node has its configuration, as far as is known: only
+// its restart is missing, and a broker that is away is waited for longer.
+func (n *node) owed() bool { return n.finishing || n.configuring && n.lostReply }
+
 // awaitBroker waits for a broker that is away, and for the end of the run.
 func (n *node) awaitBroker(ctx context.Context) error {
 	if n.connected == nil {
@@ -22,7 +26,7 @@ func (n *node) awaitBroker(ctx context.Context) error {
 		defer context.AfterFunc(n.stop, cancel)()
 	}
 	began := time.Now()
-	err := n.connected(bounded, n.finishing)
+	err := n.connected(bounded, n.owed())
 	n.away = n.away || time.Since(began) >= outage
 	if bounded.Err() != nil && err != nil {
 		return n.ended(ctx)

@@ -41,18 +41,20 @@ type node struct {
 
 	restarting func(asked bool) error // makes the record say whether it may be restarting
 
-	next      int         // the row of the sequence that comes next
-	answered  bool        // a call was answered well
-	claimed   bool        // own was done
-	finishing bool        // the step under way completes a change
-	asked     bool        // dry run: the helper has answered
-	lostReply bool        // an attempt ended without the node being heard
-	away      bool        // likewise, or it was not connected, in the step under way
-	repeats   int         // passes through the sequence that were given up
-	holdFail  bool        // a failure is followed by a hold
-	upgrading bool        // the sequence ends at its upgrade step
-	announced atomic.Bool // the node announced a start meanwhile
-	result    Result
+	next      int  // the row of the sequence that comes next
+	answered  bool // a call was answered well
+	claimed   bool // own was done
+	finishing bool // the step under way completes a change
+	asked     bool // dry run: the helper has answered
+	lostReply bool // an attempt ended without the node being heard
+	// configuring: it gets its configuration, and has it if a reply was lost
+	configuring bool
+	away        bool        // likewise, or it was not connected, in the step under way
+	repeats     int         // passes through the sequence that were given up
+	holdFail    bool        // a failure is followed by a hold
+	upgrading   bool        // the sequence ends at its upgrade step
+	announced   atomic.Bool // the node announced a start meanwhile
+	result      Result
 
 	proof  proof         // jwt, verify jwt
 	key    nodeKey       // ed25519

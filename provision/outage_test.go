@@ -83,6 +83,30 @@ func TestANodeThatIsGoneAfterAnOutageDidNotRestart(t *testing.T) {
 	})
 }
 
+// A node whose reply to configure is lost may have its configuration: it is owed
+// its restart as one is that is known to.
+func TestANodeThatMayBeConfiguredIsOwedItsRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		l := new(link)
+		b.Connected = l.connected
+		b.fleet.On(node1, configure, func(_ context.Context, number int, ok func() provision.Reply) ([]provision.Reply, error) {
+			switch {
+			case number == 1:
+				return nil, provision.ErrNoReply
+			case l.waits != 1:
+				t.Errorf("got %d patient waits before attempt %d, want one", l.waits, number)
+			}
+			return []provision.Reply{ok()}, nil
+		})
+		got := resultOf(t, b.run(t.Context(), node1), node1)
+		if got.Outcome != provision.Provisioned || l.waits != 2 { // the other one is restart's
+			t.Errorf("got %s (%v) after %d patient waits, want provisioned after two", got.Outcome, got.Err, l.waits)
+		}
+	})
+}
+
 func TestABrokerThatStaysAwayEndsTheRun(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
