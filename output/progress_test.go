@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,5 +144,54 @@ func TestNodeOfAResult(t *testing.T) {
 	}
 	if never := nodeOf(provision.Result{Node: "a", Outcome: provision.Skipped}); never.Started != nil || never.Plan != nil || never.Steps == nil {
 		t.Errorf("got %+v, want no start, no plan and a list of steps", never)
+	}
+}
+
+func TestFinishedReportDoesNotChange(t *testing.T) {
+	t.Parallel()
+	r := newReport()
+	late := []any{
+		discovery.Cycle{Answers: 5, Took: time.Second}, discovery.Admitted{},
+		discovery.Refused{Identity: "a b", Err: discovery.ErrInvalidIdentity},
+		provision.RunStarted{Nodes: 3, Left: 1}, done("web1", provision.Failed),
+	}
+	for _, event := range smallRun() {
+		r.Observe(event)
+	}
+	doc := r.Finish(End{Finished: began})
+	before := jsonOf(t, doc)
+	for _, event := range late {
+		r.Observe(event)
+	}
+	if diff := cmp.Diff(before, jsonOf(t, doc)); diff != "" {
+		t.Errorf("got another document after late events (-before +after):\n%s", diff)
+	}
+	if again := r.Finish(End{Finished: began}); again.Totals.Nodes != doc.Totals.Nodes+1 || again.Discovery.Answers != doc.Discovery.Answers+5 {
+		t.Errorf("got %+v, want the late events in a report that is finished later", again.Totals)
+	}
+}
+
+func TestReportMayBeFinishedWhileEventsArrive(t *testing.T) {
+	t.Parallel()
+	r := newReport()
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 20 {
+				for _, event := range result(fmt.Sprintf("n%d-%d", i, n), provision.Provisioned, nil) {
+					r.Observe(event)
+				}
+			}
+		})
+		group.Go(func() {
+			doc := r.Finish(End{Finished: began})
+			if len(doc.Nodes) != doc.Totals.Nodes || doc.Totals.Outcomes["provisioned"] != doc.Totals.Nodes {
+				t.Errorf("got %d nodes and totals %+v, want them to agree", len(doc.Nodes), doc.Totals)
+			}
+		})
+	}
+	group.Wait()
+	if doc := r.Finish(End{Finished: began}); doc.Totals.Nodes != 80 {
+		t.Errorf("got %d nodes, want 80", doc.Totals.Nodes)
 	}
 }

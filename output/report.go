@@ -2,6 +2,7 @@ package output
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -98,6 +99,7 @@ func (r *Report) Finish(end End) Document {
 	doc.Run.Error = escapeError(end.Err)
 	doc.Run.Cause, doc.Run.Hint = Hint(end.Err)
 	doc.Totals.Unhandled = max(0, r.planned-r.handled)
+	doc.Totals.Outcomes = maps.Clone(doc.Totals.Outcomes) // later events count in the original
 	return doc
 }
 
