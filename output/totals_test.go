@@ -245,3 +245,37 @@ func TestForgetFindsAnEscapedIdentity(t *testing.T) {
 		t.Errorf("got %+v, want b alone", doc.Nodes)
 	}
 }
+
+func TestATimersRunIsSilentWithOrdinarySkipsAlone(t *testing.T) {
+	t.Parallel()
+	skipped := func(cause string, notices ...string) Node {
+		return Node{Identity: "a", Outcome: "skipped", Cause: cause, Notices: notices}
+	}
+	tests := []struct {
+		name string
+		doc  Document
+		want bool
+	}{
+		{"no node", Document{}, true},
+		{"held", Document{Nodes: []Node{skipped("held")}}, true},
+		{"locked", Document{Nodes: []Node{skipped("locked")}}, true},
+		{"busy", Document{Nodes: []Node{skipped("busy")}}, true},
+		{"resetting", Document{Nodes: []Node{skipped("resetting")}}, true},
+		{"held with a notice", Document{Nodes: []Node{skipped("held", "look")}}, false},
+		{"another cause", Document{Nodes: []Node{skipped("owned")}}, false},
+		{"one of two is news", Document{Nodes: []Node{skipped("held"), skipped("paused")}}, false},
+		{"a failed node with an ordinary cause", Document{Nodes: []Node{{Outcome: "failed", Cause: "busy"}}}, false},
+		{"a refused sighting", Document{Discovery: Discovery{Refused: []Refusal{{Identity: "a b"}}}}, false},
+		{"nodes not handled", Document{Totals: Totals{Unhandled: 1}}, false},
+		{"nodes beyond the limit", Document{Totals: Totals{Left: 1}}, true},
+		{"an exit code", Document{Run: Run{ExitCode: 4}}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := NothingToDo(tt.doc); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
