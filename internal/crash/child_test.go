@@ -26,6 +26,8 @@ const childMarker = "CRASH_TEST_ORDER"
 // order is everything a run is told.
 type order struct {
 	Dir        string // the state directory
+	Records    bucket // where the records are instead
+	Host       string // which works on them then
 	Enrollment string
 	Token      string
 	Signer     string // hex, of provisioning.jwt
@@ -125,7 +127,10 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	l := &line{in: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
-	store := installstate.NewStore(o.Dir)
+	store, err := o.Records.open(o.Dir, o.Host)
+	if err != nil {
+		return err
+	}
 	defer store.Close()
 	if err := store.CheckWritable(); err != nil {
 		return err
@@ -139,7 +144,7 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 	r := provision.Runner{
 		Config: o.config(), RPC: l, Helper: o, Store: store, Tell: l.observe, Force: o.Force,
 		Nonce:       func() (string, error) { number++; return fmt.Sprintf("nonce %d", number), nil },
-		May:         func() error { return nil },
+		May:         store.CheckClaims,
 		Fingerprint: fingerprint(o.Enrollment),
 	}
 	ctx := context.Background()

@@ -33,6 +33,10 @@ func (s *story) run() {
 	}
 	killed := s.serve(stdin, stdout, cmd.Process.Kill)
 	err = cmd.Wait()
+	if killed {
+		s.holdClaims(cmd.Process.Pid)
+		s.broker.endSessions(s.t, s.order.Records)
+	}
 	s.said = append(s.said, s.order.saw()+stderr.String())
 	if !killed && err != nil {
 		s.errorf("a run that was not killed ended with %v", err)

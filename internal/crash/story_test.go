@@ -10,6 +10,7 @@ import (
 // story is one fleet whose provisioning is killed once and then repeated.
 type story struct {
 	t      *testing.T
+	broker *broker // nil: the records are in a database
 	fleet  *fleet
 	store  *installstate.Store
 	order  order
@@ -18,16 +19,23 @@ type story struct {
 	points  []string // in order, over all processes
 	times   map[string]int
 	killed  bool
+	claims  int64                          // of the killed run, as others saw them
 	said    []string                       // by children, for when something is wrong
 	records map[string]installstate.Record // as last seen
 }
 
-func newStory(t *testing.T, m *materials, enrollment, killAt string) *story {
+func newStory(t *testing.T, m *materials, enrollment string, on *broker) *story {
 	t.Helper()
 	dir := t.TempDir()
+	o := m.order(dir, enrollment)
+	o.Records = on.bucket(t)
+	store, err := o.Records.open(dir, "observer.example.net")
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &story{
-		t: t, fleet: newFleet(m, enrollment), store: installstate.NewStore(dir), killAt: killAt,
-		order: m.order(dir, enrollment), times: map[string]int{}, records: map[string]installstate.Record{},
+		t: t, broker: on, fleet: newFleet(m, enrollment), store: store,
+		order: o, times: map[string]int{}, records: map[string]installstate.Record{},
 	}
 }
 
@@ -36,12 +44,14 @@ func newStory(t *testing.T, m *materials, enrollment, killAt string) *story {
 const maxRuns = 8
 
 func (s *story) tell() {
+	defer s.broker.remove(s.t, s.order.Records)
 	for number := range maxRuns {
 		if s.finished() {
 			s.holdEnd()
 			return
 		}
 		before := s.fleet.accepted()
+		s.order.Host = fmt.Sprintf("host%d.example.net", number)
 		s.run()
 		// A minute later no hold is in the way, and nobody who lingers does so
 		// for that long.
