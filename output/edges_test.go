@@ -13,6 +13,7 @@ import (
 
 	"choria-provision/discovery"
 	"choria-provision/provision"
+	"choria-provision/provision/trust"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
@@ -66,22 +67,22 @@ func TestLongerSecretsAreReplacedFirst(t *testing.T) {
 func TestRedactedErrorsKeepTheirPlaceAndCause(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor([]string{sample})
-	inner := fmt.Errorf("%w: %s", provision.ErrSigning, sample)
+	inner := fmt.Errorf("%w: %s", trust.ErrSigning, sample)
 	tests := []struct {
 		name string
 		err  error
 		want string
 	}{
-		{"plain", inner, provision.ErrSigning.Error() + ": ****"},
-		{"with a place", located("web1", "server jwt", inner), located("web1", "server jwt", errors.New(provision.ErrSigning.Error()+": ****")).Error()},
-		{"joined", errors.Join(inner, errors.New("and "+sample)), provision.ErrSigning.Error() + ": ****\nand ****"},
-		{"without a secret", provision.ErrSigning, provision.ErrSigning.Error()},
+		{"plain", inner, trust.ErrSigning.Error() + ": ****"},
+		{"with a place", located("web1", "server jwt", inner), located("web1", "server jwt", errors.New(trust.ErrSigning.Error()+": ****")).Error()},
+		{"joined", errors.Join(inner, errors.New("and "+sample)), trust.ErrSigning.Error() + ": ****\nand ****"},
+		{"without a secret", trust.ErrSigning, trust.ErrSigning.Error()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := r.Error(tt.err)
-			if got.Error() != tt.want || !errors.Is(got, provision.ErrSigning) {
+			if got.Error() != tt.want || !errors.Is(got, trust.ErrSigning) {
 				t.Errorf("got %v, want %s with its cause", got, tt.want)
 			}
 			var before, after *provision.Error
