@@ -9,6 +9,7 @@ import (
 	"choria-provision/internal/lab"
 	"choria-provision/provision"
 	"choria-provision/provision/installstate"
+	"choria-provision/provision/trust"
 
 	"github.com/nats-io/nats.go"
 )
@@ -32,7 +33,7 @@ func electionWrites(t *testing.T, l *lab.Lab) uint64 {
 // as edit changes it.
 func leaveRecord(t *testing.T, l *lab.Lab, name string, edit func(*installstate.Record)) {
 	t.Helper()
-	cfg, _, err := config.Load(l.ConfigFile(), config.Overrides{Getenv: os.Getenv})
+	cfg, _, err := config.Load(l.ConfigFile(), config.Overrides{Getenv: os.Getenv, Keys: trust.Keys()})
 	if err != nil {
 		t.Fatal(err)
 	}
