@@ -19,82 +19,82 @@ import (
 func (n *node) refuseStale(context.Context) (Outcome, error) {
 	limit := 2 * n.cfg.Interval.Duration
 	if age := time.Since(n.seen); age > limit {
-		return goOn, fmt.Errorf("%w: %s ago, the limit is twice the interval: %s", ErrStale, age.Round(time.Second), limit)
+		return proceed, fmt.Errorf("%w: %s ago, the limit is twice the interval: %s", ErrStale, age.Round(time.Second), limit)
 	}
-	return goOn, nil
+	return proceed, nil
 }
 
-func (n *node) takeJWT(ctx context.Context) (Outcome, error) {
+func (n *node) fetchJWT(ctx context.Context) (Outcome, error) {
 	token, err := n.token()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	n.proof.reply, err = call(ctx, n, jwt, wire.JWTRequest{Token: token})
-	return goOn, err
+	return proceed, err
 }
 
 func (n *node) verifyJWT(context.Context) (outcome Outcome, err error) {
 	if _, err := trust.VerifyJWT(n.proof.reply.JWT, n.cfg.JWTVerifyCert); err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	n.proof.claims, err = helper.SelectClaims(n.proof.reply.JWT)
-	return goOn, err
+	return proceed, err
 }
 
-// takeKey has the node make a key pair and sign a nonce of ours: without that
+// requestKey has the node make a key pair and sign a nonce of ours: without that
 // it could present another machine's public key.
-func (n *node) takeKey(ctx context.Context) (Outcome, error) {
+func (n *node) requestKey(ctx context.Context) (Outcome, error) {
 	token, err := n.token()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	nonce, err := n.nonce()
 	if err != nil {
-		return goOn, fmt.Errorf("making a nonce: %w", err)
+		return proceed, fmt.Errorf("making a nonce: %w", err)
 	}
 	reply, err := call(ctx, n, gen25519, wire.ED25519Request{Token: token, Nonce: nonce})
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	public, err := trust.VerifyKeyProof(reply, nonce)
 	n.key = nodeKey{reply, public}
-	return goOn, err
+	return proceed, err
 }
 
-func (n *node) takeInventory(ctx context.Context) (Outcome, error) {
+func (n *node) fetchInventory(ctx context.Context) (Outcome, error) {
 	reply, err := call(ctx, n, inventory, inventoryRequest{})
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	found := facts{raw: reply}
 	if err := json.Unmarshal(reply, &found); err != nil {
-		return goOn, fmt.Errorf("%w: the inventory: %w", ErrNonsense, err)
+		return proceed, fmt.Errorf("%w: the inventory: %w", ErrNonsense, err)
 	}
 	n.facts, n.result.Version = found, found.Version
-	return goOn, nil
+	return proceed, nil
 }
 
-func (n *node) takeCSR(ctx context.Context) (Outcome, error) {
+func (n *node) requestCSR(ctx context.Context) (Outcome, error) {
 	token, err := n.token()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	n.csr.asked = true
 	n.csr.reply, err = call(ctx, n, gencsr, wire.CSRRequest{Token: token, CN: n.id})
-	return goOn, err
+	return proceed, err
 }
 
 func (n *node) verifyCSR(context.Context) (outcome Outcome, err error) {
 	n.csr.request, err = trust.VerifyCSR(n.csr.reply, trust.CSRRules{Identity: n.id, Deny: n.cfg.CertDenyList, Allow: n.cfg.CertAllowList})
-	return goOn, err
+	return proceed, err
 }
 
-// askHelper has the site decide. Its answer is checked here, so that whatever
+// consultHelper has the site decide. Its answer is checked here, so that whatever
 // would only show at the server's next start is refused before anything is sent.
-func (n *node) askHelper(ctx context.Context) (Outcome, error) {
-	answer, err := n.runHelper(ctx)
+func (n *node) consultHelper(ctx context.Context) (Outcome, error) {
+	answer, err := n.execHelper(ctx)
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	n.answer, n.result.Message = answer, answer.Message
 	switch {
@@ -108,9 +108,9 @@ func (n *node) askHelper(ctx context.Context) (Outcome, error) {
 	if err != nil && n.dry.On && (n.cfg.Features.PKI || n.cfg.Features.ED25519) {
 		// The helper had neither request nor key: what is missing may be just that.
 		n.warn(fmt.Sprintf("a real run would refuse this answer, unless it is another one once the node has made its key: %v", err))
-		return goOn, nil
+		return proceed, nil
 	}
-	return goOn, err
+	return proceed, err
 }
 
 func (n *node) checkAnswer() error {
@@ -125,8 +125,8 @@ func (n *node) checkAnswer() error {
 	return err
 }
 
-// runHelper ends the helper when the run is stopped: nobody waits for it then.
-func (n *node) runHelper(ctx context.Context) (helper.Answer, error) {
+// execHelper ends the helper when the run is stopped: nobody waits for it then.
+func (n *node) execHelper(ctx context.Context) (helper.Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.stop, cancel)()
@@ -137,7 +137,7 @@ func (n *node) runHelper(ctx context.Context) (helper.Answer, error) {
 		}
 		defer n.helpers.Release(1)
 	}
-	if err := n.mayGoOn(true); err != nil { // that may have taken a while
+	if err := n.checkAllowed(true); err != nil { // that may have taken a while
 		return helper.Answer{}, err
 	}
 	started := time.Now()
@@ -149,9 +149,9 @@ func (n *node) runHelper(ctx context.Context) (helper.Answer, error) {
 	return answer, err
 }
 
-// hasGone tells a node that did what would make it leave, and left before its
+// leftUnheard tells a node that did what would make it leave, and left before its
 // reply was sent or heard: an agent may end its server at once.
-func (n *node) hasGone(err error) bool { return errors.Is(err, ErrGone) && n.lostReply }
+func (n *node) leftUnheard(err error) bool { return errors.Is(err, ErrGone) && n.replyLost }
 
 // shutDown passes the helper's wish on. Only a node that cannot be asked is a
 // failure: one that says no has its reasons.
@@ -164,22 +164,22 @@ func (n *node) shutDown(ctx context.Context) (Outcome, error) {
 	}
 	token, err := n.token()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
 	if err := n.claim(); err != nil {
-		return goOn, err
+		return proceed, err
 	}
-	n.lostReply = false
+	n.replyLost = false
 	_, err = call(ctx, n, shutdown, wire.ShutdownRequest{Token: token})
 	var refused *Refused
 	switch {
-	case n.hasGone(err):
+	case n.leftUnheard(err):
 		n.warn("the reply to shutdown was lost; the node has left, so it was accepted")
 	case errors.As(err, &refused):
 		n.warn(fmt.Sprintf("the node did not agree to shut down: %s", refused.Message))
 		return Shutdown, nil
 	case err != nil:
-		return goOn, err
+		return proceed, err
 	}
 	n.tell(ShutdownAccepted{n.id})
 	return Shutdown, nil
@@ -187,41 +187,41 @@ func (n *node) shutDown(ctx context.Context) (Outcome, error) {
 
 func (n *node) issueServerJWT(context.Context) (Outcome, error) {
 	if n.upgrading {
-		return goOn, nil
+		return proceed, nil
 	}
 	token, warnings, err := trust.IssueServerJWT(trust.ServerJWTRequest{
 		Identity: n.id, PublicKey: n.key.public, Config: n.cfg, Settings: n.answer, Claims: n.answer.ServerClaims,
 	})
 	n.warnAll(warnings)
 	n.issued.serverJWT = token
-	return goOn, err
+	return proceed, err
 }
 
 func (n *node) encryptKey(context.Context) (outcome Outcome, err error) {
 	if n.answer.Key == "" || n.upgrading {
-		return goOn, nil
+		return proceed, nil
 	}
 	n.issued.key, n.issued.ecdh, err = trust.EncryptKey(n.answer.Key, n.proof.reply.ECDHPublic)
-	return goOn, err
+	return proceed, err
 }
 
 func (n *node) upgrade(ctx context.Context) (Outcome, error) {
 	if n.answer.Upgrade == "" {
-		return goOn, nil
+		return proceed, nil
 	}
 	err := n.releaseUpdate(ctx)
 	switch {
 	case err == nil && n.result.Upgrade == "": // it runs that release already
-		return goOn, nil
+		return proceed, nil
 	case err == nil:
 		return Upgraded, nil
 	case n.cfg.UpgradesOptional && !has(err, skips):
 		n.warn(fmt.Sprintf("going on without the upgrade to %s: %v", n.answer.Upgrade, err))
 		n.result.Upgrade = ""
-		return goOn, n.prepareWithoutUpgrade(ctx)
+		return proceed, n.prepareWithoutUpgrade(ctx)
 	default:
 		n.holdFail = true
-		return goOn, err
+		return proceed, err
 	}
 }
 
@@ -264,12 +264,12 @@ func (n *node) releaseUpdate(ctx context.Context) error {
 func (n *node) configure(ctx context.Context) (Outcome, error) {
 	request, err := n.configuration()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
-	n.lostReply, n.configuring = false, true
+	n.replyLost, n.configuring = false, true
 	_, err = call(ctx, n, configure, request)
 	n.configuring = false
-	return goOn, err
+	return proceed, err
 }
 
 // configuration is everything the node gets, in one request.
@@ -311,22 +311,22 @@ func (n *node) sslDir() string {
 func (n *node) restart(ctx context.Context) (Outcome, error) {
 	token, err := n.token()
 	if err != nil {
-		return goOn, err
+		return proceed, err
 	}
-	if err := n.mayGoOn(false); err != nil { // before the note, which is a trace as well
-		return goOn, err
+	if err := n.checkAllowed(false); err != nil { // before the note, which is a trace as well
+		return proceed, err
 	}
-	n.lostReply = false
+	n.replyLost = false
 	n.note(true)
 	_, err = call(ctx, n, restart, wire.RestartRequest{Token: token, Splay: 1})
 	switch {
-	case n.hasGone(err):
+	case n.leftUnheard(err):
 		n.warn("the reply to restart was lost; the node has left, so it was accepted")
-		return goOn, nil
-	case err != nil && !n.lostReply && has(err, refusal|unsent):
+		return proceed, nil
+	case err != nil && !n.replyLost && has(err, refusal|unsent):
 		n.note(false)
 	}
-	return goOn, err
+	return proceed, err
 }
 
 // note keeps in the record whether a restart may be under way. A node that has

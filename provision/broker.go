@@ -13,7 +13,7 @@ const outage = time.Second
 
 // owed reports whether the node has its configuration, as far as is known: only
 // its restart is missing, and a broker that is away is waited for longer.
-func (n *node) owed() bool { return n.finishing || n.configuring && n.lostReply }
+func (n *node) owed() bool { return n.finishing || n.configuring && n.replyLost }
 
 // awaitBroker waits for a broker that is away, and for the end of the run.
 func (n *node) awaitBroker(ctx context.Context) error {

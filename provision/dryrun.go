@@ -10,11 +10,11 @@ type DryRun struct {
 }
 
 // leavesOut tells the steps a dry run does not do.
-func (d DryRun) leavesOut(r reach) bool {
+func (d DryRun) leavesOut(e effect) bool {
 	if d.RunHelper {
-		return r > ask
+		return e > advisory
 	}
-	return r > look
+	return e > readOnly
 }
 
 // allowed lists the actions a dry run may call.

@@ -8,7 +8,7 @@ type Outcome string
 
 // The outcomes of reference section 4; the zero Outcome means: go on.
 const (
-	goOn        Outcome = ""
+	proceed     Outcome = ""
 	Provisioned Outcome = "provisioned" // restart was accepted
 	Upgraded    Outcome = "upgraded"    // release_update was accepted
 	Deferred    Outcome = "deferred"    // the helper said not now

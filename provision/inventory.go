@@ -60,7 +60,7 @@ func (t *surveyed) FirstCall(ctx context.Context) bool {
 	n := t.n
 	n.result.Started = time.Now()
 	n.tell(NodeStarted{n.id})
-	if _, n.result.Err = n.takeInventory(ctx); n.result.Err != nil {
+	if _, n.result.Err = n.fetchInventory(ctx); n.result.Err != nil {
 		n.result.Outcome = Failed
 	}
 	*t.found = Inventory{Version: n.facts.Version, Upgradable: n.facts.Upgradable, Err: n.result.Err}

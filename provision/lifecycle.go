@@ -51,7 +51,7 @@ func lifecycle[In any](ctx context.Context, l Lifecycle, identity string, a acti
 	}
 	_, err = call(ctx, n, a, request(token))
 	switch {
-	case n.hasGone(err):
+	case n.leftUnheard(err):
 		n.warn("it left without an answer: it does as it was asked, or was leaving already")
 		return nil
 	}

@@ -46,7 +46,7 @@ type node struct {
 	claimed   bool // own was done
 	finishing bool // the step under way completes a change
 	asked     bool // dry run: the helper has answered
-	lostReply bool // an attempt ended without the node being heard
+	replyLost bool // an attempt ended without the node being heard
 	// configuring: it gets its configuration, and has it if a reply was lost
 	configuring bool
 	away        bool        // likewise, or it was not connected, in the step under way
@@ -90,10 +90,10 @@ type facts struct {
 	Upgradable bool   `json:"upgradable"`
 }
 
-// mayGoOn is asked before whatever others notice: every attempt, the helper, the
+// checkAllowed is asked before whatever others notice: every attempt, the helper, the
 // record that begins, and the note of a restart. stoppable says that a stop ends
 // the work here.
-func (n *node) mayGoOn(stoppable bool) error {
+func (n *node) checkAllowed(stoppable bool) error {
 	if err := n.may(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (n *node) claim() error {
 	if n.claimed {
 		return nil
 	}
-	if err := n.mayGoOn(true); err != nil {
+	if err := n.checkAllowed(true); err != nil {
 		return err
 	}
 	err := n.own()

@@ -167,7 +167,7 @@ func stateCause(err error) error {
 // refused is the result of a node that no worker gets.
 func refused(s discovery.Sighting, step string, err error) Result {
 	n := &node{id: s.Identity, result: Result{Node: s.Identity, Step: step, Started: time.Now()}}
-	return n.finish(goOn, err)
+	return n.finish(proceed, err)
 }
 
 // admit sorts what was seen into nodes to work on and nodes that are not this

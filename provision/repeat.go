@@ -63,7 +63,7 @@ func (n *node) mayHaveRestarted(done step, keyed bool, err error) bool {
 	case !announced && !(n.away && keyed):
 		return false
 	case err == nil:
-		return done.reach != finish
+		return done.effect != commits
 	default:
 		return has(err, refusal) && !has(err, final) && !errors.Is(err, ErrUpgrade)
 	}
@@ -80,7 +80,7 @@ func (n *node) repeat(done step, err error) error {
 		return err
 	}
 	n.warn("the node may have restarted without the key that it made: a reply was lost, or it announced a start; the sequence starts again")
-	if done.reach == finish {
+	if done.effect == commits {
 		n.note(false) // it refused the restart
 	}
 	if !n.csrLost(err) {

@@ -97,8 +97,8 @@ func decode[Out any](data json.RawMessage) (out Out, err error) {
 func (n *node) try(ctx context.Context, action string, tries int, attempt func(context.Context) error) error {
 	var last error
 	for number := 1; number <= tries; number++ {
-		if err := n.mayTry(ctx, number > 1); err != nil {
-			return because(err, last)
+		if err := n.awaitAllowed(ctx, number > 1); err != nil {
+			return withLastAttempt(err, last)
 		}
 		last = n.attempt(ctx, action, number, attempt)
 		switch {
@@ -106,7 +106,7 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 			n.answered = true
 			return nil
 		case ctx.Err() != nil:
-			return because(n.ended(ctx), last)
+			return withLastAttempt(n.ended(ctx), last)
 		case n.connected != nil && errors.Is(last, ErrNetwork):
 			n.away = true // a power cut takes broker and node
 			number--      // it was not sent: that was no attempt
@@ -117,18 +117,18 @@ func (n *node) try(ctx context.Context, action string, tries int, attempt func(c
 			n.tell(CallFailed{n.id, action, last})
 			return last
 		}
-		n.lostReply = n.lostReply || errors.Is(last, ErrNoReply)
+		n.replyLost = n.replyLost || errors.Is(last, ErrNoReply)
 		n.rest(ctx, backoff.Default.Duration(number))
 	}
 	return last
 }
 
-// mayTry waits for the broker and returns why no attempt may be made.
-func (n *node) mayTry(ctx context.Context, again bool) error {
+// awaitAllowed waits for the broker and returns why no attempt may be made.
+func (n *node) awaitAllowed(ctx context.Context, again bool) error {
 	if err := n.awaitBroker(ctx); err != nil {
 		return err
 	}
-	return n.mayGoOn(again)
+	return n.checkAllowed(again)
 }
 
 func (n *node) attempt(ctx context.Context, action string, number int, do func(context.Context) error) error {
@@ -164,8 +164,8 @@ func (n *node) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// because keeps the real error of the attempts when something else ended them.
-func because(ended, last error) error {
+// withLastAttempt keeps the real error of the attempts when something else ended them.
+func withLastAttempt(ended, last error) error {
 	if last == nil || errors.Is(last, context.Canceled) {
 		return ended
 	}

@@ -156,12 +156,12 @@ func (t *task) FirstCall(ctx context.Context) bool {
 	own, err := t.r.take(t.n.id)
 	if err != nil {
 		t.n.result.Step = recordStep
-		t.end(ctx, goOn, err)
+		t.end(ctx, proceed, err)
 		return false
 	}
 	t.own, t.n.own, t.n.restarting = own, own.begin, own.restarting
-	outcome, err := t.n.walkToAnswer(ctx)
-	if outcome == goOn && err == nil {
+	outcome, err := t.n.provisionToAnswer(ctx)
+	if outcome == proceed && err == nil {
 		return true
 	}
 	if t.named && errors.Is(err, ErrGone) {
@@ -177,10 +177,10 @@ func (t *task) Finish(ctx context.Context) {
 	t.r.Tell(NodeAssigned{t.n.id})
 	if err := t.r.StateErr(); err != nil {
 		t.n.result.Step = recordStep
-		t.end(ctx, goOn, err)
+		t.end(ctx, proceed, err)
 		return
 	}
-	outcome, err := t.n.walkOn(ctx)
+	outcome, err := t.n.provisionOn(ctx)
 	t.end(ctx, outcome, err)
 }
 

@@ -14,8 +14,8 @@ import (
 // tells at once when it is not.
 const pingTimeout = 2 * time.Second
 
-// settlePatience bounds the whole of it: what is left is left to the next run.
-const settlePatience = 5 * time.Second
+// completeTimeout bounds the whole of it: what is left is left to the next run.
+const completeTimeout = 5 * time.Second
 
 // Settle completes what was cut off at its very end: a node that was configured
 // and asked for its restart by a run that did not live to hear the answer. Such
@@ -30,7 +30,7 @@ func (r *Runner) Settle(ctx, stop context.Context) {
 		r.broken.CompareAndSwap(nil, &err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, settlePatience)
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(r.Config.Workers)
@@ -39,21 +39,21 @@ func (r *Runner) Settle(ctx, stop context.Context) {
 			break
 		}
 		group.Go(func() error {
-			r.settleOne(ctx, machine)
+			r.completeOne(ctx, machine)
 			return nil
 		})
 	}
 	_ = group.Wait() // the functions return nil
 }
 
-func (r *Runner) settleOne(ctx context.Context, machine string) {
+func (r *Runner) completeOne(ctx context.Context, machine string) {
 	lock, err := r.Store.AcquireLock(machine)
 	if err != nil {
 		return // whoever is at work on it has its record
 	}
 	defer lock.Release()
 	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
-	if err != nil || disposition != installstate.Resume || record.RestartRequested.IsZero() || !r.hasLeft(ctx, machine) {
+	if err != nil || disposition != installstate.Resume || record.RestartRequested.IsZero() || !r.leftProvisioning(ctx, machine) {
 		return
 	}
 	if err := stateCause(r.Store.MarkComplete(record)); err != nil {
@@ -63,9 +63,9 @@ func (r *Runner) settleOne(ctx context.Context, machine string) {
 	r.Tell(Notice{Node: machine, Step: restartStep, Text: "a run that was cut off had asked for it; the node has left provisioning, so it is complete"})
 }
 
-// hasLeft reports whether the broker says that nobody of this name is in
+// leftProvisioning reports whether the broker says that nobody of this name is in
 // provisioning.
-func (r *Runner) hasLeft(ctx context.Context, machine string) bool {
+func (r *Runner) leftProvisioning(ctx context.Context, machine string) bool {
 	bounded, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := r.RPC.Request(bounded, machine, "rpcutil#ping", struct{}{})

@@ -79,7 +79,7 @@ const crowdedShare = 4
 func (w *Watcher) cycles(ctx, stop context.Context) {
 	for {
 		started := time.Now()
-		if w.Runner().May() == nil && w.Runner().mended() {
+		if w.Runner().May() == nil && w.Runner().recoverState() {
 			seen, err := w.Discover(stop)
 			for _, s := range w.Runner().prepare(seen) {
 				w.Admit(s)
@@ -134,7 +134,7 @@ func (w *Watcher) Admit(s discovery.Sighting) {
 		return
 	}
 	if record, err := r.Store.Load(s.Identity); err == nil && record.Held(time.Now()) {
-		if startedSince(s, record) {
+		if restartedSince(s, record) {
 			w.returns.add(s, record.HoldUntil)
 		}
 		return
@@ -142,8 +142,8 @@ func (w *Watcher) Admit(s discovery.Sighting) {
 	w.Queue.Add(s)
 }
 
-// mended finds out whether a state directory that failed takes records again.
-func (r *Runner) mended() bool {
+// recoverState finds out whether a state directory that failed takes records again.
+func (r *Runner) recoverState() bool {
 	if r.broken.Load() == nil {
 		return true
 	}

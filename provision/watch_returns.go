@@ -25,10 +25,10 @@ type returning struct {
 	due time.Time
 }
 
-// startedSince says whether a sighting proves that a held node is another
+// restartedSince says whether a sighting proves that a held node is another
 // process than the one that the hold is for. An answer to a broadcast does not:
 // a node that restarts goes on answering for some seconds.
-func startedSince(s discovery.Sighting, held installstate.Record) bool {
+func restartedSince(s discovery.Sighting, held installstate.Record) bool {
 	return s.Source == discovery.ByEvent && s.Seen.After(held.Updated)
 }
 
