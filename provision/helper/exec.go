@@ -2,7 +2,6 @@ package helper
 
 import (
 	"bytes"
-	"choria-provision/config"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,225 +11,35 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
+
+	"choria-provision/config"
 )
 
 const (
 	answerLimit = 8 << 20 // bytes of stdout that are read
 	stderrLimit = 4 << 10 // bytes of stderr that are kept, the last ones
 
-	// gracePeriod is what a child gets between the polite signal and the hard
-	// one, and what its pipes get to run dry once it is gone.
+	// gracePeriod is the time between SIGTERM and SIGKILL, and the time for which
+	// pipes are drained after a process has exited.
 	gracePeriod = time.Second
 )
 
-// process is one run of a program: args, env, input and grace are given, stdout
-// and stderr are what it wrote.
-type process struct {
-	args  []string
-	env   []string
-	input []byte
-	grace time.Duration         // 0: gracePeriod
-	wait  func(context.Context) // as for startProgram
-
-	stdout []byte
-	stderr []byte
-}
-
-// run starts the program in a process group of its own and returns when it has
-// ended and its group with it: nil after exit status 0, the cause of ctx when
-// that ended it, errTooLong after more than answerLimit bytes.
-//
-// The pipes are ours and not os/exec's. Its Wait waits for copying to end, which
-// a background process that inherited the pipes can put off; here the end of the
-// child ends its group, and only then the pipes must run dry.
-func (c *process) run(parent context.Context) error {
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	pipes, err := openPipes()
-	if err != nil {
-		return fmt.Errorf("opening pipes: %w", err)
-	}
-	defer pipes.close()
-
-	// The signal that a parent's death sends is tied to the thread that started
-	// the child: keep that thread until the child is gone.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
-	rest := pipes.fill(c.input)
-	cmd, err := startProgram(ctx, c.wait, func() *exec.Cmd { return c.command(ctx, pipes) })
-	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	pipes.closeTheirs()
-	err = c.copy(pipes, rest, cancel, sync.OnceValue(func() error {
-		err := cmd.Wait()
-		if cause := context.Cause(ctx); cause != nil && err != nil { // not later: the pipes may outlast ctx
-			err = cause
-		}
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever is left of the group
-		pipes.expire(gracePeriod)
-		return err
-	}))
-	if len(c.stdout) > answerLimit {
-		return errTooLong
-	}
-	return err
-}
-
-func (c *process) command(ctx context.Context, pipes *processPipes) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...) //nolint:gosec // the operator's own command
-	cmd.Env = helperEnv(os.Environ(), c.env)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.in.theirs, pipes.out.theirs, pipes.err.theirs
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = cmp.Or(c.grace, gracePeriod)
-	return cmd
-}
-
-// exitPollDelay is how long the end of a child is looked for in its stdout alone.
-// Most have ended by then, which spares waking one more thread for each.
-const exitPollDelay = 50 * time.Millisecond
-
-// copy moves bytes in all directions at once, so that no pipe can block
-// another, and returns what end says: that waits for the child.
-func (c *process) copy(p *processPipes, input []byte, cancel context.CancelCauseFunc, end func() error) error {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	if len(input) > 0 {
-		beside.Go(func() {
-			_, _ = p.in.ours.Write(input) // a helper need not read its input
-			_ = p.in.ours.Close()
-		})
-	} else {
-		_ = p.in.ours.Close()
-	}
-	beside.Go(func() {
-		var last tailBuffer
-		last.readAll(p.err.ours)
-		c.stderr = last.bytes
-	})
-	late := time.AfterFunc(exitPollDelay, func() { _ = end() })
-	defer late.Stop()
-	var answer bytes.Buffer
-	answer.Grow(4 << 10) // room for most
-	_, _ = answer.ReadFrom(io.LimitReader(p.out.ours, answerLimit+1))
-	if c.stdout = answer.Bytes(); len(c.stdout) > answerLimit {
-		_ = p.out.ours.Close()
-		cancel(errTooLong)
-	}
-	return end()
-}
-
-// tailBuffer keeps the last stderrLimit bytes written to it.
-type tailBuffer struct{ bytes []byte }
-
-// readAll keeps the end of all there is to read. io.Copy would take 32 KiB for
-// what is most often nothing; here only who says much gets as much.
-func (t *tailBuffer) readAll(from io.Reader) {
-	const most = 32 << 10
-	chunk := make([]byte, 512)
-	for {
-		n, err := from.Read(chunk)
-		_, _ = t.Write(chunk[:n])
-		if err != nil {
-			return
-		}
-		if n == len(chunk) && n < most {
-			chunk = make([]byte, most)
-		}
-	}
-}
-
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.bytes = append(t.bytes, p...)
-	if over := len(t.bytes) - stderrLimit; over > 0 {
-		t.bytes = append(t.bytes[:0], t.bytes[over:]...)
-	}
-	return len(p), nil
-}
-
-// processPipes are the three pipes between us and a child.
-type processPipes struct{ in, out, err pipe }
-
-// pipe has the end that we read or write and the end that a child inherits.
-// Ours can be waited for without a thread, theirs blocks as programs expect it.
-type pipe struct{ ours, theirs *os.File }
-
-func openPipes() (*processPipes, error) {
-	p := &processPipes{}
-	for _, open := range []struct {
-		pipe  *pipe
-		write bool // we write
-	}{{&p.in, true}, {&p.out, false}, {&p.err, false}} {
-		read, write, err := openPipe(open.write)
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		if *open.pipe = (pipe{read, write}); open.write {
-			*open.pipe = pipe{write, read}
-		}
-	}
-	return p, nil
-}
-
-// fill puts as much of the input into the pipe as it takes without a reader,
-// which is most often all of it, and returns the rest.
-func (p *processPipes) fill(input []byte) (rest []byte) {
-	raw, err := p.in.ours.SyscallConn()
-	if err != nil {
-		return input
-	}
-	written := 0
-	_ = raw.Write(func(fd uintptr) bool {
-		written, _ = syscall.Write(int(fd), input)
-		return true
-	})
-	return input[max(written, 0):]
-}
-
-// closeTheirs leaves the child's ends to the child alone, so that the end of
-// the last process that holds them is the end of the stream.
-func (p *processPipes) closeTheirs() {
-	for _, end := range []pipe{p.in, p.out, p.err} {
-		_ = end.theirs.Close()
-	}
-}
-
-// expire bounds what is left to copy: a process that left the group may hold
-// the other ends for ever.
-func (p *processPipes) expire(after time.Duration) {
-	deadline := time.Now().Add(after)
-	for _, end := range []pipe{p.in, p.out, p.err} {
-		_ = end.ours.SetDeadline(deadline)
-	}
-}
-
-func (p *processPipes) close() {
-	for _, end := range []pipe{p.in, p.out, p.err} {
-		_ = end.ours.Close()
-		_ = end.theirs.Close()
-	}
-}
-
-// Exec runs the helper as a child process, one for each answer.
+// Exec runs the helper as a child process, one per answer.
 type Exec struct {
 	Command config.Command
 	Timeout time.Duration // 0: the default of helper_timeout, 10 s
 	Env     []string      // NAME=value, added to our own environment
 
-	grace time.Duration         // between the polite signal and the hard one; 0: gracePeriod
+	grace time.Duration         // 0: gracePeriod
 	wait  func(context.Context) // between two attempts to start a busy program; nil: a moment
 }
 
 // Answer starts the helper, gives it the input as JSON on stdin and reads its
-// answer from stdout. Whatever the helper leaves running in its process group
-// is ended with it. Its exit code wins over a good-looking answer; a cancelled
-// ctx ends it and gives an error that unwraps to ErrFailed and to ctx's cause.
+// answer from stdout. It also ends what the helper leaves running in its process
+// group. A failing exit code wins over a valid answer. A cancelled ctx ends the
+// helper; the error then unwraps to ErrFailed and to ctx's cause.
 func (h Exec) Answer(ctx context.Context, in Input) (Answer, error) {
 	if len(h.Command.Args) == 0 {
 		return Answer{}, fmt.Errorf("%w: none is configured; set helper", ErrFailed)
@@ -239,50 +48,175 @@ func (h Exec) Answer(ctx context.Context, in Input) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrFailed, err)
 	}
-	child := process{args: h.Command.Args, env: h.Env, input: input, grace: h.grace, wait: h.wait}
-	timeout := h.Timeout
-	if timeout <= 0 {
-		timeout = config.Default().HelperTimeout.Duration
-	}
-	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
+	p := &process{args: h.Command.Args, env: h.Env, input: input, grace: h.grace, wait: h.wait}
+	limited, cancel := context.WithTimeoutCause(ctx, h.timeout(), errTooSlow)
 	defer cancel()
-	if err := explainEnd(child.run(limited), child, timeout); err != nil {
+	if err := explainEnd(p.run(limited), p, h.timeout()); err != nil {
 		return Answer{}, err
 	}
-	answer, err := parseAnswer(child.stdout)
+	answer, err := parseAnswer(p.stdout.Bytes())
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w%s", err, child.stderrText())
+		return Answer{}, fmt.Errorf("%w%s", err, p.stderrText())
 	}
 	return answer, nil
 }
 
-// The ways a child process ends early, beside those of the caller's context.
+func (h Exec) timeout() time.Duration {
+	if h.Timeout > 0 {
+		return h.Timeout
+	}
+	return config.Default().HelperTimeout.Duration
+}
+
+// The causes that end a process early, besides those of the caller's context.
 var (
 	errTooSlow = errors.New("too slow")
 	errTooLong = errors.New("too long an answer")
 )
 
-// explainEnd turns the end of a child into the cause an operator knows.
-func explainEnd(err error, c process, timeout time.Duration) error {
+// explainEnd converts the error of a process into one of the package's causes.
+func explainEnd(err error, p *process, timeout time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errTooSlow):
-		return fmt.Errorf("%w: %s had not answered after %s (helper_timeout)%s", ErrTimeout, c.args[0], timeout, c.stderrText())
+		return fmt.Errorf("%w: %s had not answered after %s (helper_timeout)%s", ErrTimeout, p.args[0], timeout, p.stderrText())
 	case errors.Is(err, errTooLong):
-		return fmt.Errorf("%w: it is longer than %d MiB%s", ErrAnswer, answerLimit>>20, c.stderrText())
+		return fmt.Errorf("%w: it is longer than %d MiB%s", ErrAnswer, answerLimit>>20, p.stderrText())
 	case errors.Is(err, ErrAnswer):
-		return fmt.Errorf("%w%s", err, c.stderrText())
+		return fmt.Errorf("%w%s", err, p.stderrText())
 	default:
-		return fmt.Errorf("%w: %s: %w%s", ErrFailed, c.args[0], err, c.stderrText())
+		return fmt.Errorf("%w: %s: %w%s", ErrFailed, p.args[0], err, p.stderrText())
 	}
 }
 
-// stderrText quotes the end of what the child wrote to stderr.
-func (c process) stderrText() string {
-	text := bytes.TrimSpace(c.stderr)
+// process is one execution of a program. stdout and stderr hold its output after
+// run has returned.
+type process struct {
+	args  []string
+	env   []string
+	input []byte
+	grace time.Duration         // 0: gracePeriod
+	wait  func(context.Context) // as for startProgram
+
+	stdout answerBuffer
+	stderr tailBuffer
+}
+
+// run starts the program in a process group of its own and returns after the
+// program and its group have ended: nil after exit status 0, the cause of ctx if
+// that ended it, errTooLong if it wrote too much.
+func (p *process) run(parent context.Context) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	p.stdout.overflow = func() { cancel(errTooLong) }
+
+	// Pdeathsig is bound to the thread that started the child, so this goroutine
+	// keeps its thread until the child has exited.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	cmd, err := startProgram(ctx, p.wait, func() *exec.Cmd { return p.command(ctx) })
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	err, cause := p.await(ctx, cmd)
+	switch {
+	case p.stdout.tooLong():
+		return errTooLong
+	case err == nil || errors.Is(err, exec.ErrWaitDelay): // a process outside of the group holds the pipes
+		return nil
+	}
+	return cmp.Or(cause, err)
+}
+
+// await returns how the program ended, after its group has ended and its pipes
+// are drained. cause is that of ctx if it was over before the program exited.
+func (p *process) await(ctx context.Context, cmd *exec.Cmd) (err, cause error) {
+	killGroup := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if !awaitExit(cmd.Process.Pid) {
+		err = cmd.Wait()
+		cause = context.Cause(ctx)
+		killGroup()
+		return err, cause
+	}
+	// What the program left in its group may hold the pipes, for whose end Wait
+	// waits. The number of the group is ours until Wait has reaped the program.
+	cause = context.Cause(ctx)
+	killGroup()
+	return cmd.Wait(), cause
+}
+
+// command returns the program with its pipes; ctx ends its process group with
+// SIGTERM, and after the grace period os/exec kills it and closes the pipes.
+func (p *process) command(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...) //nolint:gosec // the operator's own command
+	cmd.Env = helperEnv(os.Environ(), p.env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.input), &p.stdout, &p.stderr
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = cmp.Or(p.grace, gracePeriod)
+	return cmd
+}
+
+// stderrText quotes the end of what the process wrote to stderr.
+func (p *process) stderrText() string { return quoteStderr(p.stderr.bytes) }
+
+func quoteStderr(text []byte) string {
+	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; it said: %s", bytes.ToValidUTF8(text, []byte("?")))
+}
+
+// answerBuffer keeps stdout up to answerLimit and calls overflow at more.
+type answerBuffer struct {
+	bytes.Buffer
+	overflow func()
+}
+
+func (b *answerBuffer) tooLong() bool { return b.Len() > answerLimit }
+
+// ReadFrom implements io.ReaderFrom, which io.Copy prefers to a buffer of its own.
+func (b *answerBuffer) ReadFrom(from io.Reader) (int64, error) {
+	b.Grow(4 << 10) // enough for most answers
+	n, err := b.Buffer.ReadFrom(io.LimitReader(from, answerLimit+1))
+	if b.tooLong() {
+		b.overflow()
+		err = errTooLong
+	}
+	return n, err
+}
+
+// tailBuffer keeps the last stderrLimit bytes written to it.
+type tailBuffer struct{ bytes []byte }
+
+// ReadFrom implements io.ReaderFrom: io.Copy would allocate 32 KiB for what is
+// usually nothing, so the chunk grows only for a process that writes much.
+func (t *tailBuffer) ReadFrom(from io.Reader) (total int64, err error) {
+	const most = 32 << 10
+	chunk := make([]byte, 512)
+	for {
+		n, err := from.Read(chunk)
+		_, _ = t.Write(chunk[:n])
+		total += int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return total, nil
+		case err != nil:
+			return total, err
+		case n == len(chunk) && n < most:
+			chunk = make([]byte, most)
+		}
+	}
+}
+
+// Write implements io.Writer.
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.bytes = append(t.bytes, p...)
+	if over := len(t.bytes) - stderrLimit; over > 0 {
+		t.bytes = append(t.bytes[:0], t.bytes[over:]...)
+	}
+	return len(p), nil
 }

@@ -1,20 +1,32 @@
 package helper
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup puts a child in a process group of its own, so that it can be ended
-// with everything it started, and has the kernel end it when we are killed.
+// ownGroup puts a child in a process group of its own, so that a signal reaches
+// all that it started, and has the kernel kill it when we are killed.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// openPipe is os.Pipe at a quarter of its cost: that one sets both ends up to be
-// waited for, only to have a child's end set back.
+// awaitExit returns true after a child has exited, and leaves it to be reaped, so
+// that its process group still has its number.
+func awaitExit(pid int) bool {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil
+		}
+	}
+}
+
+// openPipe is os.Pipe at a quarter of its cost: os.Pipe prepares both ends for
+// polling, and the child's end has to be reset then.
 func openPipe(weWrite bool) (read, write *os.File, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -31,8 +43,7 @@ func openPipe(weWrite bool) (read, write *os.File, err error) {
 	return os.NewFile(uintptr(ends[0]), "|0"), os.NewFile(uintptr(ends[1]), "|1"), nil
 }
 
-// hasBytes reports whether a pipe holds bytes that nobody has read yet; either
-// end tells.
+// hasBytes reports whether a pipe holds unread bytes; either end may be given.
 func hasBytes(pipe *os.File) bool {
 	raw, err := pipe.SyscallConn()
 	if err != nil {

@@ -1,10 +1,8 @@
 package helper
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -123,32 +121,6 @@ func TestHelperGetsPipesThatBlock(t *testing.T) {
 				t.Errorf("%s: got %q, want pipes that block", name, got.Message)
 			}
 		}
-	}
-}
-
-// An ordinary user with many pipes gets small ones.
-func TestSmallPipeTakesPartOfTheInput(t *testing.T) {
-	t.Parallel()
-	pipes, err := openPipes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pipes.close()
-	size, err := unix.FcntlInt(pipes.in.theirs.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
-	if err != nil {
-		t.Fatal(err)
-	}
-	input := []byte(strings.Repeat("0123456789", size))
-	rest := pipes.fill(input)
-	if len(rest) != len(input)-size {
-		t.Errorf("got %d bytes left, want all but %d of %d", len(rest), size, len(input))
-	}
-	if again := pipes.fill(rest); len(again) != len(rest) {
-		t.Errorf("got %d bytes left by a full pipe, want all %d", len(again), len(rest))
-	}
-	got := make([]byte, size)
-	if _, err := io.ReadFull(pipes.in.theirs, got); err != nil || !bytes.Equal(append(got, rest...), input) {
-		t.Errorf("got other bytes and error %v, want what was put in", err)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"choria-provision/config"
 )
 
 // Pool asks helpers that stay: each reads one input a line and
@@ -39,25 +37,22 @@ func (p *Pool) Answer(ctx context.Context, in Input) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: encoding its input: %w", ErrFailed, err)
 	}
-	timeout := p.exec.Timeout
-	if timeout <= 0 {
-		timeout = config.Default().HelperTimeout.Duration
-	}
+	timeout := p.exec.timeout()
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
 	t, err := p.get(limited)
 	if err != nil {
-		return Answer{}, explainEnd(err, process{args: p.exec.Command.Args}, timeout)
+		return Answer{}, explainEnd(err, &process{args: p.exec.Command.Args}, timeout)
 	}
 	line, err := t.ask(limited, append(input, '\n'))
 	if err != nil {
 		t.end()
-		return Answer{}, explainEnd(err, process{args: p.exec.Command.Args, stderr: t.stderr.last()}, timeout)
+		return Answer{}, explainEnd(err, &process{args: p.exec.Command.Args, stderr: tailBuffer{t.stderr.last()}}, timeout)
 	}
 	answer, err := parseAnswerOf(in.Identity, line)
 	if err != nil { // whoever is out of step once may be out of step with the next node
 		t.end()
-		return Answer{}, fmt.Errorf("%w%s", err, process{stderr: t.stderr.last()}.stderrText())
+		return Answer{}, fmt.Errorf("%w%s", err, quoteStderr(t.stderr.last()))
 	}
 	p.put(t)
 	return answer, nil
