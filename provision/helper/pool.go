@@ -44,14 +44,14 @@ func (p *Pool) Answer(ctx context.Context, in Input) (Answer, error) {
 	if err != nil {
 		return Answer{}, explainEnd(err, &process{args: p.exec.Command.Args}, timeout)
 	}
-	line, err := t.ask(limited, append(input, '\n'))
+	line, err := t.exchange(limited, append(input, '\n'))
 	if err != nil {
-		t.end()
+		t.kill()
 		return Answer{}, explainEnd(err, &process{args: p.exec.Command.Args, stderr: tailBuffer{t.stderr.last()}}, timeout)
 	}
 	answer, err := parseAnswerOf(in.Identity, line)
-	if err != nil { // whoever is out of step once may be out of step with the next node
-		t.end()
+	if err != nil { // a worker out of step once may be so with the next node
+		t.kill()
 		return Answer{}, fmt.Errorf("%w%s", err, quoteStderr(t.stderr.last()))
 	}
 	p.put(t)
@@ -94,10 +94,10 @@ func (p *Pool) get(ctx context.Context) (*worker, error) {
 		t := p.idle[last]
 		p.idle = p.idle[:last]
 		p.mu.Unlock()
-		if t.quiet() {
+		if t.idle() {
 			return t, nil
 		}
-		t.end()
+		t.kill()
 	}
 }
 
@@ -109,7 +109,7 @@ func (p *Pool) put(t *worker) {
 	}
 	p.mu.Unlock()
 	if over {
-		t.end()
+		t.kill()
 	}
 }
 
@@ -124,7 +124,7 @@ func (p *Pool) Drain() {
 	p.draining = append(p.draining, idle...)
 	for _, t := range idle {
 		t.closeInput()
-		time.AfterFunc(gracePeriod, t.end)
+		time.AfterFunc(gracePeriod, t.kill)
 	}
 }
 
@@ -153,6 +153,6 @@ func endAll(idle []*worker) {
 				over = true
 			}
 		}
-		t.end()
+		t.kill()
 	}
 }

@@ -200,7 +200,7 @@ func TestAnswerWrittenBeforeTheQuestionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing that the process wrote ahead counts, nor does the process.
-	if _, err := before.ask(t.Context(), []byte("{\"identity\":\"n2\"}\n")); err == nil || !errors.Is(err, errUnasked) {
+	if _, err := before.exchange(t.Context(), []byte("{\"identity\":\"n2\"}\n")); err == nil || !errors.Is(err, errUnasked) {
 		t.Errorf("got error %v, want %v", err, errUnasked)
 	}
 	if got, err := h.Answer(t.Context(), Input{Identity: "n2"}); err == nil && got.Message != "asked" {

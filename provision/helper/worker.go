@@ -22,7 +22,7 @@ var (
 	errNoAnswer    = errors.New("it ended without an answer")
 )
 
-// worker is one helper process that stays.
+// worker is one persistent helper process.
 type worker struct {
 	pid    int
 	pipes  *processPipes
@@ -61,7 +61,7 @@ func startWorker(ctx context.Context, h Exec) (*worker, error) {
 		reading.Go(func() { _, _ = io.Copy(&t.stderr, pipes.err.ours) })
 		started <- nil
 		t.exit = cmd.Wait()
-		_ = syscall.Kill(-t.pid, syscall.SIGKILL) // whoever is left of the group
+		_ = syscall.Kill(-t.pid, syscall.SIGKILL) // what is left of the group
 		pipes.expire(gracePeriod)
 		reading.Wait()
 		t.asking.Lock() // until the end of what it wrote was read
@@ -103,9 +103,9 @@ func (t *worker) readLine() (line []byte, err error) {
 	}
 }
 
-// quiet reports whether the helper is there and has written nothing since its
+// idle reports whether the helper is there and has written nothing since its
 // last answer.
-func (t *worker) quiet() bool {
+func (t *worker) idle() bool {
 	select {
 	case <-t.ended:
 		return false
@@ -123,12 +123,12 @@ type reading struct {
 	err  error
 }
 
-// ask writes one question and returns the line that answers it. What stands in
+// exchange writes one question and returns the line that answers it. What stands in
 // stdout before the question was written answers nothing. After an error the
 // helper is of no more use.
-func (t *worker) ask(ctx context.Context, question []byte) ([]byte, error) {
+func (t *worker) exchange(ctx context.Context, question []byte) ([]byte, error) {
 	t.asking.Lock()
-	if !t.quiet() {
+	if !t.idle() {
 		t.asking.Unlock()
 		return nil, t.unasked(ctx)
 	}
@@ -145,9 +145,9 @@ func (t *worker) ask(ctx context.Context, question []byte) ([]byte, error) {
 	select {
 	case got := <-answered:
 		if got.err != nil {
-			return nil, t.why(ctx, got.err)
+			return nil, t.exitCause(ctx, got.err)
 		}
-		if err := t.whole(ctx, written); err != nil {
+		if err := t.awaitWritten(ctx, written); err != nil {
 			return nil, err
 		}
 		if t.spoke() {
@@ -155,7 +155,7 @@ func (t *worker) ask(ctx context.Context, question []byte) ([]byte, error) {
 		}
 		return got.line, nil // it may have ended meanwhile, which the next question finds out
 	case <-ctx.Done():
-		t.end() // and with it what still reads and writes
+		t.kill() // and with it what still reads and writes
 		<-answered
 		return nil, context.Cause(ctx)
 	}
@@ -164,20 +164,20 @@ func (t *worker) ask(ctx context.Context, question []byte) ([]byte, error) {
 // unasked explains a helper that is not quiet: it wrote, or it ended.
 func (t *worker) unasked(ctx context.Context) error {
 	if !t.spoke() {
-		return t.why(ctx, errNoAnswer)
+		return t.exitCause(ctx, errNoAnswer)
 	}
 	return fmt.Errorf("%w: %w", ErrAnswer, errUnasked)
 }
 
-// whole wants the question to have been read before it was answered.
-func (t *worker) whole(ctx context.Context, written <-chan error) error {
+// awaitWritten requires that the question was read before it was answered.
+func (t *worker) awaitWritten(ctx context.Context, written <-chan error) error {
 	moment := time.NewTimer(gracePeriod)
 	defer moment.Stop()
 	select {
 	case err := <-written:
 		switch {
 		case err != nil:
-			return t.why(ctx, errNoAnswer)
+			return t.exitCause(ctx, errNoAnswer)
 		case hasBytes(t.pipes.in.ours):
 			return fmt.Errorf("%w: %w", ErrAnswer, errUnasked)
 		}
@@ -189,9 +189,9 @@ func (t *worker) whole(ctx context.Context, written <-chan error) error {
 	}
 }
 
-// why tells how stdout came to its end: the exit status wins, where there is one
+// exitCause returns why stdout ended: the exit status wins, if there is one
 // in time.
-func (t *worker) why(ctx context.Context, said error) error {
+func (t *worker) exitCause(ctx context.Context, said error) error {
 	if errors.Is(said, errTooLong) {
 		return errTooLong
 	}
@@ -226,11 +226,11 @@ func readable(pipe *os.File) (ready bool) {
 
 func (t *worker) closeInput() { _ = t.pipes.in.ours.Close() }
 
-// end kills the helper with its group and returns when they are gone.
-func (t *worker) end() {
+// kill ends the helper with its group and returns when they are gone.
+func (t *worker) kill() {
 	t.endOnce.Do(func() {
 		select {
-		case <-t.ended: // its number may be somebody else's by now
+		case <-t.ended: // its number may be reused by now
 		default:
 			_ = syscall.Kill(-t.pid, syscall.SIGKILL)
 		}
