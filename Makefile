@@ -12,6 +12,7 @@ LDFLAGS := -s -w -X $(STAMP).release=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GREMLINS    := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 
 # What each fuzz test runs for, one after the other, with one worker.
 FUZZTIME  ?= 10m
@@ -20,7 +21,7 @@ FUZZFLAGS := -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1
 # go-choria's modules have no row in the checksum database; go.sum pins them.
 export GONOSUMDB = github.com/choria-io/*
 
-.PHONY: build test lint stats demo cover bench soak kill outages man picture packages install fuzz vuln
+.PHONY: build test lint stats demo cover bench soak kill outages man picture packages install fuzz vuln mutate
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/provision .
@@ -84,6 +85,13 @@ fuzz:
 # vuln needs the Go vulnerability database; see docs/security.md.
 vuln:
 	$(GO) run $(GOVULNCHECK) ./...
+
+# mutate changes operators one at a time in PKG and runs its tests against each
+# change; see docs/mutation.md. It wants a machine that does nothing else: a test
+# that runs out of time counts for nothing.
+PKG ?= ./discovery
+mutate:
+	$(GO) run $(GREMLINS) unleash $(PKG) --workers 1 --timeout-coefficient 30 $(MUTATEFLAGS)
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...

@@ -86,6 +86,9 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 func keysOf(value reflect.Value, prefix string) map[string]any {
 	keys := map[string]any{}
 	for i := range value.NumField() {
+		if !value.Type().Field(i).IsExported() {
+			continue
+		}
 		name := value.Type().Field(i).Tag.Get("yaml")
 		switch field := value.Field(i).Interface().(type) {
 		case config.Features, config.Pushgateway:

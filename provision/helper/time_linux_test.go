@@ -1,4 +1,4 @@
-package provision
+package helper
 
 import (
 	"context"
@@ -36,16 +36,16 @@ func TestHelperHasExactlyItsTime(t *testing.T) {
 				}
 				defer writer.Close()
 				synctest.Test(t, func(t *testing.T) {
-					h := both(t, ExecHelper{
+					h := both(t, Exec{
 						Command: config.Command{Args: []string{path}}, Timeout: tt.configured,
 						wait: func(ctx context.Context) { <-ctx.Done() },
 					})[mode]
 					began := time.Now()
-					_, err := h.Answer(t.Context(), HelperInput{Identity: "n1"})
+					_, err := h.Answer(t.Context(), Input{Identity: "n1"})
 					if took := time.Since(began); took != tt.want {
 						t.Errorf("ended after %s, want exactly %s", took, tt.want)
 					}
-					wantCause(t, err, ErrHelperTimeout, "after "+tt.want.String())
+					wantCause(t, err, ErrTimeout, "after "+tt.want.String())
 				})
 			})
 		}
