@@ -3,6 +3,7 @@ package installstate
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,10 +167,14 @@ func (s *Store) CheckClaims() error {
 // while it runs, and removes what dead processes left: session files, half a
 // database, and rows without a record. When a run is at work the error is a *LockHeld.
 func (s *Store) AcquireRunLock() (*RunLock, error) {
-	lock, err := lockRun(s.dir)
+	if err := ensureDirectory(s.dir); err != nil {
+		return nil, err
+	}
+	file, err := takeLock(filepath.Join(s.dir, runLockFile))
 	if err != nil {
 		return nil, err
 	}
+	lock := &RunLock{file: file}
 	removeDeadSessions(s.dir)
 	removeLeftovers(s.dir)
 	if err := s.removeAbandoned(); err != nil {
@@ -181,7 +186,9 @@ func (s *Store) AcquireRunLock() (*RunLock, error) {
 
 // RunHolder returns the process that runs `once` or `watch` on this host now, if
 // one does. It creates nothing.
-func (s *Store) RunHolder() (h Holder, running bool, err error) { return runHolder(s.dir) }
+func (s *Store) RunHolder() (h Holder, running bool, err error) {
+	return lockHolder(filepath.Join(s.dir, runLockFile))
+}
 
 // removeAbandoned removes rows that have no record and a dead session.
 func (s *Store) removeAbandoned() error {

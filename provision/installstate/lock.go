@@ -35,22 +35,6 @@ func (l *RunLock) Release() {
 	})
 }
 
-func lockRun(dir string) (*RunLock, error) {
-	if err := ensureDirectory(dir); err != nil {
-		return nil, err
-	}
-	file, err := takeLock(filepath.Join(dir, runLockFile))
-	if err != nil {
-		return nil, err
-	}
-	return &RunLock{file: file}, nil
-}
-
-// runHolder returns the process that holds the run lock in dir, if one does.
-func runHolder(dir string) (Holder, bool, error) {
-	return lockHolder(filepath.Join(dir, runLockFile))
-}
-
 // fileSession is this process's session in a state directory. The kernel lock on
 // its file proves that the process lives.
 type fileSession struct {
@@ -118,16 +102,6 @@ func tryStartSession(sessions, id string) (*fileSession, error) {
 func (s *fileSession) end() {
 	_ = os.Remove(s.file.Name())
 	unlock(s.file)
-}
-
-// sessionHolder returns the process behind a session in dir, and whether it
-// lives. A session without a file is dead, and so is one that another program
-// wrote.
-func sessionHolder(dir, id string) (Holder, bool, error) {
-	if !isSession(id) {
-		return Holder{}, false, nil
-	}
-	return lockHolder(filepath.Join(dir, sessionsDir, id))
 }
 
 // isSession tells what rand.Text makes from any other text.

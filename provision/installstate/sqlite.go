@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -20,8 +21,6 @@ type sqlite struct {
 	own    *fileSession // nil: none yet
 	closed bool
 }
-
-func newSQLite(dir string) *sqlite { return &sqlite{dir: dir} }
 
 // open returns the database. With create false a missing one is fs.ErrNotExist.
 func (e *sqlite) open(create bool) (*database, error) {
@@ -170,8 +169,13 @@ func (e *sqlite) session(bool) (string, error) {
 	return e.own.id, nil
 }
 
+// holder takes a session without a file for dead, and one that another program
+// wrote.
 func (e *sqlite) holder(session string, _ bool) (Holder, bool, error) {
-	return sessionHolder(e.dir, session)
+	if !isSession(session) {
+		return Holder{}, false, nil
+	}
+	return lockHolder(filepath.Join(e.dir, sessionsDir, session))
 }
 
 // prefetch returns nil: a read takes no longer than one of a whole table.

@@ -43,7 +43,7 @@ type Store struct {
 // NewStore returns the store in dir, kept by the embedded engine. The directory
 // need not exist: nothing is created before the first claim or write.
 func NewStore(dir string) *Store {
-	return &Store{dir: dir, engine: newSQLite(dir), pause: pauseFlag{age: pauseAge}}
+	return &Store{dir: dir, engine: &sqlite{dir: dir}, pause: pauseFlag{age: pauseAge}}
 }
 
 // DefaultStore returns the store in DefaultDirectory.
