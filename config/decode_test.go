@@ -57,8 +57,8 @@ func TestTextArrivesByteForByte(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			cfg, _ := load(t, "helper: DIR/helper\nlogfile: "+test.source+"\ntoken: "+test.source+"\n")
-			if cfg.LogFile != test.want {
-				t.Errorf("logfile: got %q, want %q", cfg.LogFile, test.want)
+			if want := filepath.Join(filepath.Dir(cfg.File), test.want); cfg.LogFile != want {
+				t.Errorf("logfile: got %q, want %q", cfg.LogFile, want)
 			}
 			token, err := cfg.Token.Reveal()
 			if err != nil || token != test.want {

@@ -12,6 +12,7 @@ func (c *Config) resolve(o Overrides) {
 	if c.Features.ED25519 { // the server JWT goes to the node that proved its provisioning.jwt
 		c.Features.JWT = true
 	}
+	c.resolvePaths()
 	credentials := o.Getenv("CREDENTIALS_DIRECTORY")
 	c.Token = secretFrom(c.Token, c.TokenFile, credentials, "token")
 	c.BrokerPassword = secretFrom(c.BrokerPassword, c.BrokerPasswordFile, credentials, "broker_provisioning_password")
