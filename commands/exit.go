@@ -10,7 +10,7 @@ const (
 	exitRun         = 1 // the run could not be done
 	exitUsage       = 2 // usage or configuration
 	exitNodes       = 3 // the run was done and at least one node failed
-	exitNothing     = 4 // nothing was done: a lock, a pause or a standby role
+	exitNothing     = 4 // nothing was done: a lock, a pause, a standby role, or a hold of each named node
 	exitInterrupted = 5 // interrupted or timed out before all nodes were handled
 )
 
