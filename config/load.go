@@ -91,7 +91,7 @@ func (c *Config) decode(source []byte, o Overrides) []Problem {
 	for _, f := range c.check(o) {
 		// What is wrong already is not judged by its default, and what could
 		// not be read is not called missing.
-		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || !given && t.missing(f.Key) {
+		if _, given := d.marks[f.Key]; toldAt(decoded, f.Key) || !given && t.hopeless {
 			continue
 		}
 		problems = append(problems, d.located(f))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,12 +16,8 @@ import (
 // kilobytes.
 const maxFile = 1 << 20
 
-// maxSyntaxErrors bounds how often a file is parsed again to find further ones.
-const maxSyntaxErrors = 20
-
-// parseSource turns the file into a tree. A line that is no YAML is reported
-// and taken out, with what is indented below it, so that one run finds the
-// next such line too.
+// parseSource turns the file into a tree. It reports the first place that is no
+// YAML, and that alone: what follows reads differently once that is corrected.
 func parseSource(source []byte) tree {
 	source = bytes.TrimPrefix(source, []byte(byteOrderMark))
 	warnings := checkText(source)
@@ -32,56 +27,20 @@ func parseSource(source []byte) tree {
 	if p := withinBounds(string(source)); p != nil {
 		return tree{problems: append(warnings, *p), hopeless: true}
 	}
-	lines := strings.Split(strings.ReplaceAll(string(source), "\r\n", "\n"), "\n")
-	before := slices.Clone(lines)
-	t := tree{problems: warnings}
-	for range maxSyntaxErrors {
-		file, err := parseOnce(strings.Join(lines, "\n"))
-		if err == nil {
-			var more []Problem
-			t.root, more = onlyDocument(file)
-			t.problems = append(t.problems, more...)
-			t.lost = emptied(before, lines)
-			return t
-		}
-		p, mended := syntaxProblem(err, lines)
-		t.problems = append(t.problems, p)
-		if !mended {
-			break
-		}
+	text := strings.ReplaceAll(string(source), "\r\n", "\n")
+	file, err := parseOnce(text)
+	if err != nil {
+		return tree{problems: append(warnings, syntaxProblem(err, strings.Split(text, "\n"))), hopeless: true}
 	}
-	t.hopeless = true
-	return t
+	root, more := onlyDocument(file)
+	return tree{root: root, problems: append(warnings, more...)}
 }
 
 // tree is what could be read of a file.
 type tree struct {
 	root     ast.Node // nil when there is nothing in it
 	problems []Problem
-	lost     []string // keys whose lines were taken out
-	hopeless bool     // nothing at all could be read
-}
-
-// missing reports whether key may well be in the file, in a part that could
-// not be read.
-func (t tree) missing(key string) bool {
-	return t.hopeless || slices.ContainsFunc(strings.Split(key, "."), func(part string) bool { return slices.Contains(t.lost, part) })
-}
-
-// emptied lists what may have been keys in the lines that are empty now.
-func emptied(before, after []string) []string {
-	var keys []string
-	for i := range before {
-		if before[i] == after[i] || after[i] != "" {
-			continue
-		}
-		word := strings.TrimSpace(before[i])
-		if end := strings.IndexAny(word, ":= \t"); end >= 0 {
-			word = word[:end]
-		}
-		keys = append(keys, word)
-	}
-	return keys
+	hopeless bool // nothing at all could be read
 }
 
 // checkText finds, once a line, what the parser would replace or drop without a
@@ -145,28 +104,25 @@ func onlyDocument(file *ast.File) (ast.Node, []Problem) {
 	return root, nil
 }
 
-// syntaxProblem reports err and takes its line out of lines, or says that it
-// cannot. The parser's messages name characters, never the text around them,
-// which may be a secret.
-func syntaxProblem(err error, lines []string) (Problem, bool) {
+// syntaxProblem reports err with its place. The parser's messages name
+// characters, never the text around them, which may be a secret.
+func syntaxProblem(err error, lines []string) Problem {
 	p := Problem{Severity: SeverityError, Line: 1, Column: 1, Text: err.Error(), Remedy: "write one `key: value` a line"}
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
-		return p, false
+		return p
 	}
 	at := syntax.GetToken().Position
 	p.Line, p.Column = min(max(at.Line, 1), len(lines)), max(at.Column, 1)
 	if strings.Contains(syntax.GetMessage(), "must be specified") {
 		p.Line, p.Column = opening(lines, p.Line, p.Column)
 	}
-	if indent := indentation(lines[p.Line-1]); strings.Contains(indent, "\t") {
-		p.Column = strings.Index(indent, "\t") + 1
-		p.Text, p.Remedy = "a tab indents this line", "indent with spaces"
-		lines[p.Line-1] = strings.ReplaceAll(indent, "\t", "  ") + lines[p.Line-1][len(indent):]
-		return p, true
+	if tab := strings.Index(indentation(lines[p.Line-1]), "\t"); tab >= 0 {
+		p.Column, p.Text, p.Remedy = tab+1, "a tab indents this line", "indent with spaces"
+		return p
 	}
 	p.Text, p.Remedy = explain(syntax.GetMessage())
-	return p, blank(lines, p.Line-1)
+	return p
 }
 
 // opening goes up from where the parser missed a bracket's end to the line
@@ -182,19 +138,6 @@ func opening(lines []string, line, column int) (int, int) {
 }
 
 func indentation(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
-
-// blank empties line i and the lines indented below it.
-func blank(lines []string, i int) bool {
-	if strings.TrimSpace(lines[i]) == "" {
-		return false
-	}
-	depth := len(indentation(lines[i]))
-	lines[i] = ""
-	for j := i + 1; j < len(lines) && strings.TrimSpace(lines[j]) != "" && len(indentation(lines[j])) > depth; j++ {
-		lines[j] = ""
-	}
-	return true
-}
 
 // explanations say in an operator's words what the parser's messages mean; the
 // first whose part is found counts.
