@@ -31,8 +31,6 @@ var docRuns = []docRun{
 	{page: "README.md", first: "provision config check                      # every problem, with line and remedy", run: runsInLab(lab.Options{Nodes: 1, Enrollment: lab.Issuer})},
 	{page: "docs/ci.md", first: `provision lab --nodes 5 --helper "$PWD/helper.sh" --junit provision.xml -- provision once`, run: runsBesideHelper},
 	{page: "docs/getting-started.md", first: "apt-get install ./choria-provision_*_amd64.deb", needs: "a package manager: packaging/build tests it"},
-	{page: "docs/getting-started.md", first: "choria jwt keys provisioner.seed provisioner.public", needs: choriaProgram},
-	{page: "docs/getting-started.md", first: `choria jwt provisioning provisioning.jwt signer.key --default --token "$(cat token)" --urls "nats://$BROKER"`, needs: choriaProgram},
 	{page: "docs/getting-started.md", first: "install -m 0600 provisioning.jwt /etc/choria/provisioning.jwt", needs: "a machine with a real server"},
 	{page: "docs/getting-started.md", first: "systemctl enable --now provision.timer", needs: "systemd: TestUnits runs the units"},
 	{page: "docs/helper.md", first: "while read -r input; do", run: answersLine},
@@ -50,9 +48,6 @@ var docRuns = []docRun{
 	{page: "docs/troubleshooting.md", first: "provision config check                   # files, keys and tokens, with line and hint", run: runsInLab(lab.Options{Nodes: 1, Enrollment: lab.PKI})},
 	{page: "docs/operations.md", first: "choria kv add CHORIA_PROVISION_RECORDS --history 1 --no-direct --replicas 3", needs: "a cluster of brokers"},
 }
-
-// choriaProgram is why the commands that make tokens are parsed only.
-const choriaProgram = "the choria program: a lab's own tokens take the place of what it makes"
 
 // TestEveryDocumentedBlockRuns leaves no block of commands unclassified, and runs
 // those that can be.

@@ -9,6 +9,8 @@ import (
 
 	"choria-provision/internal/lab"
 
+	"github.com/choria-io/tokens"
+	"github.com/google/go-cmp/cmp"
 	natsd "github.com/nats-io/nats-server/v2/server"
 )
 
@@ -23,13 +25,13 @@ func gettingStarted(b codeBlock) bool {
 // journey is the way of one kind of network through the page.
 type journey struct {
 	enrollment, section string
-	made                map[string]string // files that a lab's take the place of, by the name of the lab's key
+	keys                []string // those of the lab that take the place of the site's, by file name
 }
 
 var journeys = []journey{
-	{lab.Issuer, "organization-issuer", map[string]string{"issuer.public": "issuer.public", "provisioner.seed": "provisioner.seed", "provisioner.jwt": "provisioner.jwt"}},
-	{lab.PKI, "certificate-authority", map[string]string{"ca.pem": "ca.pem", "ca.key": "ca.key", "signer.pem": "signer.pem"}},
-	{lab.Insecure, "no-tls", map[string]string{"signer.pem": "signer.pem"}},
+	{lab.Issuer, "organization-issuer", []string{"issuer.seed", "issuer.public"}},
+	{lab.PKI, "certificate-authority", []string{"ca.pem", "ca.key", "signer.pem", "signer.key"}},
+	{lab.Insecure, "no-tls", []string{"signer.pem", "signer.key"}},
 }
 
 // stubs stand for what takes root and the package's user.
@@ -53,11 +55,29 @@ func TestGettingStarted(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
+			if strings.Contains(out.String(), "warning") {
+				t.Errorf("got a warning, want none\n%s", out)
+			}
 			if got := inService(t, l); len(got) != 1 {
 				t.Errorf("in service: %v, want the node\n%s", got, out)
 			}
+			want, got := provisioningClaims(t, filepath.Join(l.Dir(), "nodes", "node1.example.net")), provisioningClaims(t, filepath.Join(cmd.Dir, "site"))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("provisioning.jwt is not like that of the node in the lab (-want +got):\n%s", diff)
+			}
 		})
 	}
+}
+
+// provisioningClaims are the claims of a directory's provisioning.jwt by which a
+// node finds the broker and lets itself be configured.
+func provisioningClaims(t *testing.T, dir string) []any {
+	t.Helper()
+	claims, err := tokens.ParseProvisionTokenUnverified(document(t, filepath.Join(dir, "provisioning.jwt")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []any{claims.Token, claims.URLs, claims.ProvDefault, claims.ProtoV2, claims.Secure, claims.OrganizationUnit}
 }
 
 // script joins the blocks of the journey. Keys that a lab has already are put in
@@ -72,15 +92,15 @@ func (j journey) script(t *testing.T, l *lab.Lab, etc string) string {
 		lines = append(lines, "cp "+path+" "+name)
 	}
 	put := func() {
-		for to, from := range j.made {
-			replace(to, document(t, filepath.Join(l.Dir(), "keys", from)))
+		for _, name := range j.keys {
+			replace(name, document(t, filepath.Join(l.Dir(), "keys", name)))
 		}
 	}
 	blocks := slices.DeleteFunc(codeBlocks(t), func(b codeBlock) bool { return !gettingStarted(b) })
 	for _, section := range []string{"prepare", j.section, "the-first-node"} {
 		for i, b := range slices.DeleteFunc(slices.Clone(blocks), func(b codeBlock) bool { return b.section != section }) {
-			if section == j.section && j.enrollment == lab.Issuer {
-				put() // the choria program would have made them
+			if section == j.section && i == 0 && j.enrollment == lab.Issuer {
+				put() // the site has them before
 			}
 			lines = append(lines, b.text)
 			switch {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	lab.RunIfChild()
 	nameUser()
-	testscript.Main(m, map[string]func(){"provision": provisionMain})
+	testscript.Main(m, map[string]func(){"provision": provisionMain, "choria": choriaMain})
 }
 
 // provisionMain is the product's main as scripts call it.
