@@ -37,15 +37,15 @@ func TestTheFirstNameForTheStateDirectoryCounts(t *testing.T) {
 		key, want string
 	}{
 		{"flag", Overrides{StateDir: "/flag", Getenv: environment(all...)}, "/key", "/flag"},
-		{"variable", Overrides{Getenv: environment(all...)}, "/key", "/variable"},
-		{"key", Overrides{Getenv: environment(all[2:]...)}, "/key", "/key"},
-		{"the first of systemd's", Overrides{Getenv: environment(all[2:]...)}, "", "/systemd"},
+		{"variable", Overrides{Keys: testKeys, Getenv: environment(all...)}, "/key", "/variable"},
+		{"key", Overrides{Keys: testKeys, Getenv: environment(all[2:]...)}, "/key", "/key"},
+		{"the first of systemd's", Overrides{Keys: testKeys, Getenv: environment(all[2:]...)}, "", "/systemd"},
 		{"root", Overrides{Root: true, Getenv: environment(all[4:]...)}, "", "/var/lib/choria-provision"},
-		{"XDG", Overrides{Getenv: environment(all[4:]...)}, "", "/xdg/choria-provision"},
-		{"a relative XDG does not count", Overrides{Getenv: environment("XDG_STATE_HOME", "xdg", "HOME", "/home/me")}, "", "/home/me/.local/state/choria-provision"},
-		{"home", Overrides{Getenv: environment(all[6:]...)}, "", "/home/me/.local/state/choria-provision"},
-		{"no home", Overrides{Getenv: environment("HOME", "")}, "", ""},
-		{"a relative home", Overrides{Getenv: environment("HOME", "me")}, "", ""},
+		{"XDG", Overrides{Keys: testKeys, Getenv: environment(all[4:]...)}, "", "/xdg/choria-provision"},
+		{"a relative XDG does not count", Overrides{Keys: testKeys, Getenv: environment("XDG_STATE_HOME", "xdg", "HOME", "/home/me")}, "", "/home/me/.local/state/choria-provision"},
+		{"home", Overrides{Keys: testKeys, Getenv: environment(all[6:]...)}, "", "/home/me/.local/state/choria-provision"},
+		{"no home", Overrides{Keys: testKeys, Getenv: environment("HOME", "")}, "", ""},
+		{"a relative home", Overrides{Keys: testKeys, Getenv: environment("HOME", "me")}, "", ""},
 	}
 	for _, test := range tests {
 		if got := stateDir(test.overrides, test.key); got != test.want {
@@ -53,7 +53,7 @@ func TestTheFirstNameForTheStateDirectoryCounts(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	nowhere := Overrides{Getenv: environment("HOME", "")}
+	nowhere := Overrides{Keys: testKeys, Getenv: environment("HOME", "")}
 	if _, _, err := Load(write(t, dir, "helper: /bin/true\n"), nowhere); err == nil || !strings.Contains(err.Error(), "neither $XDG_STATE_HOME nor $HOME") {
 		t.Errorf("a user without home: got %v, want an error that asks for state_dir", err)
 	}

@@ -23,7 +23,7 @@ func TestRelativePathsCountFromTheFile(t *testing.T) {
 	file := write(t, dir, "helper: ./helper --from 'a b'\ntoken_file: token\nbroker_provisioning_password_file: ./password\nlogfile: provision.log\n"+
 		"state_dir: ../state\nmetrics_textfile: node.prom\nrecords: streams\nrecords_choria_config: records.conf\njwt_verify_cert: "+hex+"\n"+
 		"pushgateway:\n  url: http://localhost:9091\n  username: me\n  password_file: push\n")
-	cfg, _, err := Load(file, Overrides{Getenv: environment()})
+	cfg, _, err := Load(file, Overrides{Keys: testKeys, Getenv: environment()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestRelativePathsCountFromTheFile(t *testing.T) {
 		t.Errorf("got the command line %q, want %q", cfg.Helper.Line, line)
 	}
 
-	cfg, _, err = Load(file, Overrides{Getenv: environment("PROVISION_STATE_DIR", "state")})
+	cfg, _, err = Load(file, Overrides{Keys: testKeys, Getenv: environment("PROVISION_STATE_DIR", "state")})
 	if err != nil {
 		t.Fatal(err)
 	}
