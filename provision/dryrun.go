@@ -1,6 +1,26 @@
 package provision
 
-import "choria-provision/provision/helper"
+import (
+	"fmt"
+
+	"choria-provision/provision/helper"
+)
+
+// mode is what becomes of the steps of a sequence and of its outcome.
+type mode interface {
+	does(n *node, s step) bool        // whether the step is done; one that is not is noted
+	done(n *node, s step, ended bool) // after each step that was done
+	outcome(reached Outcome) Outcome  // the outcome in place of one that was reached
+	refusal(n *node, err error) error // what remains of a check that refused an answer
+}
+
+// realMode does everything.
+type realMode struct{}
+
+func (realMode) does(*node, step) bool            { return true }
+func (realMode) done(*node, step, bool)           {}
+func (realMode) outcome(reached Outcome) Outcome  { return reached }
+func (realMode) refusal(_ *node, err error) error { return err }
 
 // DryRun says that nothing may change, on nodes or on disk, and how far it may
 // look: RunHelper adds the steps that take a node's provisioning lock to read
@@ -9,12 +29,64 @@ type DryRun struct {
 	On, RunHelper bool
 }
 
-// leavesOut tells the steps a dry run does not do.
-func (d DryRun) leavesOut(e effect) bool {
-	if d.RunHelper {
-		return e > advisory
+func (d DryRun) mode() mode {
+	if d.On {
+		return d
 	}
-	return e > readOnly
+	return realMode{}
+}
+
+// does leaves steps out by their effect, and notes what a real run would do. What
+// depends on a helper that was not consulted may not happen at all.
+func (d DryRun) does(n *node, s step) bool {
+	limit := readOnly
+	if d.RunHelper {
+		limit = advisory
+	}
+	if s.effect <= limit {
+		return true
+	}
+	note := ""
+	switch {
+	case s.wanted != nil && n.hasAnswer && !s.wanted(&n.found):
+		return false
+	case s.wanted != nil && !n.hasAnswer:
+		note = noteHelper
+	}
+	plan := n.plan()
+	plan.Steps = append(plan.Steps, PlannedStep{s.name, note})
+	if s.wanted == nil {
+		plan.Unchecked = append(plan.Unchecked, s.name)
+	}
+	return false
+}
+
+// done notes the step, and what would be sent once there is an answer.
+func (d DryRun) done(n *node, s step, ended bool) {
+	plan := n.plan()
+	plan.Steps = append(plan.Steps, PlannedStep{s.name, noteDone})
+	if n.hasAnswer && !ended && !n.upgrading {
+		plan.Configuration = helper.Redacted(n.answer.Configuration)
+	}
+}
+
+func (DryRun) outcome(Outcome) Outcome { return Planned }
+
+// refusal turns one into a warning where the helper had neither request nor key:
+// what the answer lacks may be just that.
+func (DryRun) refusal(n *node, err error) error {
+	if err == nil || !n.cfg.Features.PKI && !n.cfg.Features.ED25519 {
+		return err
+	}
+	n.warn(fmt.Sprintf("a real run would refuse this answer, unless it is another one once the node has made its key: %v", err))
+	return nil
+}
+
+func (n *node) plan() *Plan {
+	if n.result.Plan == nil {
+		n.result.Plan = &Plan{}
+	}
+	return n.result.Plan
 }
 
 // allowed lists the actions a dry run may call.
@@ -30,51 +102,3 @@ const (
 	noteDone   = "done in this dry run"
 	noteHelper = "hangs on the helper's answer"
 )
-
-// plan notes a step that is left out. What comes after a helper that was not
-// asked may not come at all.
-func (n *node) plan(s step) {
-	if n.result.Plan == nil {
-		n.result.Plan = &Plan{}
-	}
-	note := ""
-	switch {
-	case n.upgrading && s.name != "upgrade", // comes after the helper, which said so
-		s.name == "encrypt key" && n.asked && n.answer.Key == "",
-		s.name == "upgrade" && n.asked && n.answer.Upgrade == "":
-		return
-	case afterHelper(s) && !n.asked:
-		note = noteHelper
-	}
-	n.result.Plan.Steps = append(n.result.Plan.Steps, PlannedStep{s.name, note})
-	if !afterHelper(s) {
-		n.result.Plan.Unchecked = append(n.result.Plan.Unchecked, s.name)
-	}
-}
-
-// planDone notes a step that was done, and after the helper what would be sent.
-func (n *node) planDone(s step, ended bool) {
-	if n.result.Plan == nil {
-		n.result.Plan = &Plan{}
-	}
-	n.result.Plan.Steps = append(n.result.Plan.Steps, PlannedStep{s.name, noteDone})
-	if s.name != helperStep {
-		return
-	}
-	n.asked = true
-	if !ended && !n.upgrading {
-		n.result.Plan.Configuration = helper.Redacted(n.answer.Configuration)
-	}
-}
-
-// helperStep is the row after which everything depends on the site's answer.
-const helperStep = "helper"
-
-func afterHelper(s step) bool {
-	for i := len(sequence) - 1; i >= 0 && sequence[i].name != helperStep; i-- {
-		if sequence[i].name == s.name {
-			return true
-		}
-	}
-	return false
-}

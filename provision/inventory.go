@@ -33,7 +33,7 @@ func (s Survey) Inventories(ctx context.Context, identities []string) []Inventor
 	}
 	workers.New(s.Config.Workers).Run(ctx, ctx, func(yield func(workers.Node) bool) {
 		for i, identity := range identities {
-			if ctx.Err() != nil || !yield(&surveyed{s.node(ctx, identity), &found[i]}) {
+			if ctx.Err() != nil || !yield(&surveyed{s.client(ctx, identity), &found[i]}) {
 				return
 			}
 		}
@@ -41,33 +41,32 @@ func (s Survey) Inventories(ctx context.Context, identities []string) []Inventor
 	return found
 }
 
-func (s Survey) node(ctx context.Context, identity string) *node {
-	return &node{
-		id: identity, cfg: s.Config, stop: ctx, tell: s.Tell, may: func() error { return nil },
-		rpc:    readOnlyRPC{s.RPC, []string{inventory.name}},
-		result: Result{Node: identity, Step: inventoryStep},
+func (s Survey) client(ctx context.Context, identity string) *client {
+	return &client{
+		identity: identity, cfg: s.Config, stop: ctx, emit: s.Tell, allowed: func() error { return nil },
+		rpc: readOnlyRPC{s.RPC, []string{inventory.name}},
 	}
 }
 
 // surveyed is a node of a survey. Its inventory is its first call and its last.
 type surveyed struct {
-	n     *node
+	*client
 	found *Inventory
 }
 
 // FirstCall implements workers.Node.
-func (t *surveyed) FirstCall(ctx context.Context) bool {
-	n := t.n
-	n.result.Started = time.Now()
-	n.tell(NodeStarted{n.id})
-	if _, n.result.Err = n.fetchInventory(ctx); n.result.Err != nil {
-		n.result.Outcome = Failed
+func (n *surveyed) FirstCall(ctx context.Context) bool {
+	started := time.Now()
+	n.emit(NodeStarted{n.identity})
+	facts, err := fetchFacts(ctx, n.client)
+	result := Result{Node: n.identity, Step: inventoryStep, Started: started, Took: time.Since(started), Attempts: n.attempts, Version: facts.Version, Err: err}
+	if err != nil {
+		result.Outcome = Failed
 	}
-	*t.found = Inventory{Version: n.facts.Version, Upgradable: n.facts.Upgradable, Err: n.result.Err}
-	n.result.Took = time.Since(n.result.Started)
-	n.tell(NodeDone{n.result})
+	*n.found = Inventory{Version: facts.Version, Upgradable: facts.Upgradable, Err: err}
+	n.emit(NodeDone{result})
 	return false
 }
 
 // Finish implements workers.Node; there is nothing more to do.
-func (t *surveyed) Finish(context.Context) {}
+func (n *surveyed) Finish(context.Context) {}

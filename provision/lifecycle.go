@@ -44,15 +44,14 @@ func (l Lifecycle) Reprovision(ctx context.Context, identity string) error {
 }
 
 func lifecycle[In any](ctx context.Context, l Lifecycle, identity string, a action[In, wire.Reply], request func(token string) In) error {
-	n := &node{id: identity, cfg: l.Config, rpc: l.RPC, may: l.May, tell: l.Tell, stop: l.Stop}
-	token, err := n.token()
+	c := &client{identity: identity, cfg: l.Config, rpc: l.RPC, allowed: l.May, emit: l.Tell, stop: l.Stop}
+	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, n, a, request(token))
-	switch {
-	case n.leftUnheard(err):
-		n.warn("it left without an answer: it does as it was asked, or was leaving already")
+	_, err = call(ctx, c, a, request(token))
+	if c.leftUnheard(err) {
+		l.Tell(Notice{Node: identity, Text: "it left without an answer: it does as it was asked, or was leaving already"})
 		return nil
 	}
 	return err

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"choria-provision/provision/helper"
 )
 
 // maxRepeats is how often the sequence of one node starts again.
@@ -56,8 +54,6 @@ func (n *node) csrLost(err error) bool {
 func (n *node) mayHaveRestarted(done step, keyed bool, err error) bool {
 	announced := n.announced.Swap(false) && n.hasKeys()
 	switch {
-	case n.dry.On:
-		return false
 	case n.csrLost(err):
 		return true
 	case !announced && !(n.away && keyed):
@@ -88,7 +84,6 @@ func (n *node) repeat(done step, err error) error {
 	}
 	n.repeats++
 	n.next = 0
-	n.proof, n.key, n.facts, n.csr, n.answer, n.upgrading = proof{}, nodeKey{}, facts{}, csr{}, helper.Answer{}, false
-	n.issued.serverJWT, n.issued.key, n.issued.ecdh = "", "", ""
+	n.found = found{}
 	return nil
 }

@@ -29,23 +29,26 @@ type step struct {
 	effect  effect
 	enabled func(*config.Config) bool
 	run     func(*node, context.Context) (Outcome, error)
+	// wanted reports whether the helper's answer gives the step anything to do; nil:
+	// the step does not depend on it.
+	wanted func(*found) bool
 }
 
 // sequence is everything that happens to one node, in this order.
 var sequence = []step{
-	{ageStep, readOnly, always, (*node).refuseStale},
-	{"jwt", advisory, withJWT, (*node).fetchJWT},
-	{"verify jwt", advisory, withJWT, (*node).verifyJWT},
-	{"ed25519", mutates, withED25519, (*node).requestKey},
-	{inventoryStep, readOnly, always, (*node).fetchInventory},
-	{"csr", mutates, withPKI, (*node).requestCSR},
-	{"verify csr", mutates, withPKI, (*node).verifyCSR},
-	{helperStep, advisory, always, (*node).consultHelper},
-	{"server jwt", mutates, withED25519, (*node).issueServerJWT},
-	{"encrypt key", mutates, always, (*node).encryptKey},
-	{"upgrade", mutates, withUpgrades, (*node).upgrade},
-	{"configure", mutates, always, (*node).configure},
-	{restartStep, commits, always, (*node).restart},
+	{ageStep, readOnly, always, (*node).refuseStale, nil},
+	{"jwt", advisory, withJWT, (*node).fetchJWT, nil},
+	{"verify jwt", advisory, withJWT, (*node).verifyJWT, nil},
+	{"ed25519", mutates, withED25519, (*node).requestKey, nil},
+	{inventoryStep, readOnly, always, (*node).fetchInventory, nil},
+	{"csr", mutates, withPKI, (*node).requestCSR, nil},
+	{"verify csr", mutates, withPKI, (*node).verifyCSR, nil},
+	{"helper", advisory, always, (*node).consultHelper, nil},
+	{"server jwt", mutates, withED25519, (*node).issueServerJWT, (*found).configures},
+	{"encrypt key", mutates, always, (*node).encryptKey, (*found).sendsKey},
+	{"upgrade", mutates, withUpgrades, (*node).upgrade, (*found).upgrades},
+	{"configure", mutates, always, (*node).configure, (*found).configures},
+	{restartStep, commits, always, (*node).restart, (*found).configures},
 }
 
 func always(*config.Config) bool         { return true }
@@ -53,6 +56,12 @@ func withJWT(c *config.Config) bool      { return c.Features.JWT }
 func withED25519(c *config.Config) bool  { return c.Features.ED25519 }
 func withPKI(c *config.Config) bool      { return c.Features.PKI }
 func withUpgrades(c *config.Config) bool { return c.Features.Upgrades }
+
+// configures reports whether the node gets a configuration: its release is not
+// changed first.
+func (f *found) configures() bool { return !f.upgrading }
+func (f *found) sendsKey() bool   { return f.answer.Key != "" && !f.upgrading }
+func (f *found) upgrades() bool   { return f.answer.Upgrade != "" }
 
 // provisionToAnswer takes the node through the sequence until it has answered a call
 // or a step ends it.
@@ -105,15 +114,14 @@ func (n *node) walk(ctx context.Context, handover func() bool) (Outcome, error) 
 // sequence, and the record says that the node is ours before it is changed.
 func (n *node) enter(ctx context.Context, s step) (Outcome, error) {
 	n.result.Step, n.finishing = s.name, s.effect == commits
-	if n.dry.On && n.dry.leavesOut(s.effect) {
-		n.plan(s)
+	if !n.mode.does(n, s) {
 		return proceed, nil
 	}
-	if n.stopped() {
+	if n.stopping() {
 		return proceed, ErrStopped
 	}
 	if s.effect == mutates {
-		if err := n.claim(); err != nil {
+		if err := n.markInstalling(); err != nil {
 			return proceed, err
 		}
 	}
@@ -126,18 +134,16 @@ func (n *node) completed() Outcome {
 		return proceed
 	}
 	n.result.Step = ""
-	return n.unlessDry(Provisioned)
+	return n.mode.outcome(Provisioned)
 }
 
 func (n *node) runStep(ctx context.Context, s step) (Outcome, error) {
 	started := time.Now()
-	n.tell(StepStarted{n.id, s.name})
+	n.emit(StepStarted{n.identity, s.name})
 	outcome, err := s.run(n, ctx)
 	took := time.Since(started)
 	n.result.Steps = append(n.result.Steps, StepTime{s.name, took})
-	n.tell(StepDone{Node: n.id, Step: s.name, Took: took, Err: err})
-	if n.dry.On {
-		n.planDone(s, outcome != proceed || err != nil)
-	}
+	n.emit(StepDone{Node: n.identity, Step: s.name, Took: took, Err: err})
+	n.mode.done(n, s, outcome != proceed || err != nil)
 	return outcome, err
 }

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 	"choria-provision/discovery"
 	"choria-provision/provision/helper"
 	"choria-provision/provision/installstate"
-
 	"choria-provision/provision/workers"
 
 	"golang.org/x/sync/semaphore"
@@ -151,15 +151,15 @@ func (r *Runner) task(stop context.Context, s discovery.Sighting, helpers *semap
 // answer.
 func (t *task) FirstCall(ctx context.Context) bool {
 	t.n.result.Started = time.Now()
-	t.deaf = t.r.Announcements.follow(t.n.id, &t.n.announced)
-	t.r.Tell(NodeStarted{t.n.id})
-	own, err := t.r.take(t.n.id)
+	t.deaf = t.r.Announcements.follow(t.n.identity, &t.n.announced)
+	t.r.Tell(NodeStarted{t.n.identity})
+	own, err := t.r.take(t.n.identity)
 	if err != nil {
 		t.n.result.Step = recordStep
 		t.end(ctx, proceed, err)
 		return false
 	}
-	t.own, t.n.own, t.n.restarting = own, own.begin, own.restarting
+	t.own, t.n.record = own, own
 	outcome, err := t.n.provisionToAnswer(ctx)
 	if outcome == proceed && err == nil {
 		return true
@@ -174,7 +174,7 @@ func (t *task) FirstCall(ctx context.Context) bool {
 // Finish implements workers.Node: it takes the node from its first answer to its
 // outcome. Once records cannot be written no node goes further than that.
 func (t *task) Finish(ctx context.Context) {
-	t.r.Tell(NodeAssigned{t.n.id})
+	t.r.Tell(NodeAssigned{t.n.identity})
 	if err := t.r.StateErr(); err != nil {
 		t.n.result.Step = recordStep
 		t.end(ctx, proceed, err)
@@ -232,21 +232,56 @@ func (r *Runner) node(stop context.Context, s discovery.Sighting) *node {
 		rpc = readOnlyRPC{rpc, r.DryRun.allowed()}
 	}
 	return &node{
-		id: s.Identity, seen: s.Seen, cfg: r.Config, rpc: rpc, helper: r.Helper, nonce: r.Nonce,
-		may: r.mayInTerm(), connected: r.Connected, tell: r.Tell, stop: stop, dry: r.DryRun, hide: r.Hide,
+		client: client{
+			identity: s.Identity, rpc: rpc, cfg: r.Config, connected: r.Connected,
+			allowed: r.mayInTerm(), emit: r.Tell, hide: r.Hide, stop: stop,
+		},
+		seen: s.Seen, helper: r.Helper, nonce: r.Nonce, mode: r.DryRun.mode(),
 		result: Result{Node: s.Identity},
 	}
 }
 
 // finish turns the end of a sequence into the node's result.
 func (n *node) finish(outcome Outcome, err error) Result {
-	n.result.Outcome = outcome
+	n.result.Outcome, n.result.Attempts = outcome, n.attempts
 	if err != nil {
-		n.result.Err = &Error{Node: n.id, Step: n.result.Step, Err: err}
+		n.result.Err = &Error{Node: n.identity, Step: n.result.Step, Err: err}
 		n.result.Outcome = Failed
 		if has(err, skips) {
 			n.result.Outcome = Skipped
 		}
 	}
 	return n.result
+}
+
+// awaitBroker holds a new node back while the broker is away. One that stays
+// away ends the run.
+func (r *Runner) awaitBroker(ctx context.Context) bool {
+	if r.Connected == nil {
+		return true
+	}
+	err := r.Connected(ctx, false)
+	if errors.Is(err, ErrNetwork) {
+		r.broken.CompareAndSwap(nil, &err)
+	}
+	return err == nil
+}
+
+// mayInTerm returns May for a node that begins now. One that waited for a reply
+// while another instance led would else go on when we lead again, with what it
+// knew before.
+func (r *Runner) mayInTerm() func() error {
+	if r.Term == nil {
+		return r.May
+	}
+	began := r.Term()
+	return func() error {
+		if err := r.May(); err != nil {
+			return err
+		}
+		if r.Term() != began {
+			return fmt.Errorf("%w meanwhile", ErrNotLeader)
+		}
+		return nil
+	}
 }

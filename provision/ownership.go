@@ -76,8 +76,8 @@ func heldAfter(record installstate.Record) string {
 	return "shutdown or failed upgrade"
 }
 
-// begin makes the record say that the installation is in progress.
-func (o *ownership) begin() error {
+// saveInstalling makes the record say that the installation is in progress.
+func (o *ownership) saveInstalling() error {
 	o.record.HoldUntil, o.record.RestartRequested, o.record.ShutDown = time.Time{}, time.Time{}, time.Time{}
 	return stateCause(o.store.Save(o.record))
 }
@@ -91,12 +91,12 @@ func (o *ownership) explainGone(err error) error {
 	return fmt.Errorf("%w since %s by its record, and does not wait", ErrInService, o.since.Local().Format(time.DateTime))
 }
 
-// restarting records that the node is about to be asked for its restart, or that
+// saveRestartRequested records that the node is about to be asked for its restart, or that
 // it surely will not restart. If this process is killed before the reply, the
 // node may be restarting and still answer discovery: another sequence would
 // change its keys under the configuration it starts with. So the hold begins
 // here already.
-func (o *ownership) restarting(requested bool) error {
+func (o *ownership) saveRestartRequested(requested bool) error {
 	o.record.HoldUntil, o.record.RestartRequested = time.Time{}, time.Time{}
 	if requested {
 		o.record.RestartRequested = time.Now().UTC().Round(0)
@@ -166,7 +166,7 @@ func stateCause(err error) error {
 
 // refused is the result of a node that no worker gets.
 func refused(s discovery.Sighting, step string, err error) Result {
-	n := &node{id: s.Identity, result: Result{Node: s.Identity, Step: step, Started: time.Now()}}
+	n := &node{client: client{identity: s.Identity}, result: Result{Node: s.Identity, Step: step, Started: time.Now()}}
 	return n.finish(proceed, err)
 }
 
