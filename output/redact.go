@@ -112,11 +112,9 @@ func Redact[T any](r Redactor, v T) T {
 // them, so they stay as they are.
 var identifiers = []string{"Node", "Identity", "Identities", "Step", "Action"}
 
-var textType = reflect.TypeFor[string]()
-
 // isText reports whether v is a string. A string of a type of its own, such as
 // provision.Outcome, is a constant of this program.
-func isText(v reflect.Value) bool { return v.Type() == textType }
+func isText(v reflect.Value) bool { return v.Type() == reflect.TypeFor[string]() }
 
 func isBytes(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8
@@ -163,17 +161,22 @@ func (r Redactor) parts(v reflect.Value) iter.Seq[reflect.Value] {
 			for i := 0; i < v.Len() && yield(v.Index(i)); i++ {
 			}
 		case reflect.Map:
-			for key, value := range v.Seq2() {
-				if !yield(key) || !yield(value) {
-					return
-				}
-			}
+			entries(v, yield)
 		case reflect.Struct:
 			for _, i := range r.fieldsOf(v.Type()) {
 				if !yield(v.Field(i)) {
 					return
 				}
 			}
+		}
+	}
+}
+
+// entries yields the keys and values of a map.
+func entries(v reflect.Value, yield func(reflect.Value) bool) {
+	for key, value := range v.Seq2() {
+		if !yield(key) || !yield(value) {
+			return
 		}
 	}
 }

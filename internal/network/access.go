@@ -66,6 +66,7 @@ func (c *Conn) denies(ctx context.Context, use func() (end func(), err error)) (
 		return false, fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 	last := c.nc.LastError()
+	//nolint:errorlint // the same value as before, not an error like it
 	return last != nil && last != before && violation.MatchString(last.Error()), nil
 }
 

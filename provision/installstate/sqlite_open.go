@@ -72,25 +72,35 @@ func checkDatabaseFile(path string) error {
 	}
 	for _, name := range [...]string{path, path + "-wal", path + "-shm"} {
 		info, err := os.Lstat(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && name == path:
-			return err
-		case errors.Is(err, fs.ErrNotExist):
+		if errors.Is(err, fs.ErrNotExist) && name != path {
 			continue
-		case err != nil:
-			return unavailable(name, err)
-		case name == path && !info.Mode().IsRegular():
-			return damaged(path, "it is not a regular file")
-		case name == path && info.Size() == 0:
-			return damaged(path, "it is empty")
-		case !info.Mode().IsRegular():
-			return fmt.Errorf("%w: %s is not a regular file; move it away", ErrUnavailable, name)
+		}
+		if err := checkForm(path, name, info, err); err != nil {
+			return err
 		}
 		if err := checkAccess(name, info, directory); err != nil {
 			if _, gone := os.Lstat(name); !errors.Is(gone, fs.ErrNotExist) { // else the last process has closed the database
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkForm judges what Lstat found under the name of the database or of a file
+// beside it.
+func checkForm(path, name string, info fs.FileInfo, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return err
+	case err != nil:
+		return unavailable(name, err)
+	case name == path && !info.Mode().IsRegular():
+		return damaged(path, "it is not a regular file")
+	case name == path && info.Size() == 0:
+		return damaged(path, "it is empty")
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: %s is not a regular file; move it away", ErrUnavailable, name)
 	}
 	return nil
 }

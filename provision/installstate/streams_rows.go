@@ -32,6 +32,8 @@ const (
 )
 
 // Dots would separate the tokens of a key, and those of a..b make no valid one.
+//
+//nolint:gochecknoglobals // never written, and costly to make for each key
 var (
 	escapeToToken = strings.NewReplacer(".", "/", "~", "=7E", "%", "=", "+", "=20")
 	tokenToEscape = strings.NewReplacer("/", ".", "=", "%")
