@@ -30,25 +30,25 @@ type ownership struct {
 	since  time.Time // when the installation before this one was complete; zero: there was none
 }
 
-// take locks the node and admits it: what was decided before the lock was held
+// acquire locks the node and admits it: what was decided before the lock was held
 // may have changed since.
-func (r *Runner) take(machine string) (*ownership, error) {
+func (r *Runner) acquire(identity string) (*ownership, error) {
 	own := &ownership{store: r.Store}
 	if !r.DryRun.On {
-		lock, err := r.Store.AcquireLock(machine)
+		lock, err := r.Store.AcquireLock(identity)
 		if err != nil {
 			return nil, stateCause(err)
 		}
 		own.lock = lock
 	}
-	record, disposition, err := r.consult(machine)
+	record, disposition, err := r.checkRecord(identity)
 	if err != nil {
 		own.release()
 		return nil, err
 	}
 	switch disposition {
 	case installstate.Fresh:
-		own.record = installstate.NewRecord(machine, r.Fingerprint)
+		own.record = installstate.NewRecord(identity, r.Fingerprint)
 	case installstate.AlreadyComplete: // it waits again: sent back, reinstalled, or its restart got lost
 		own.record, own.since = record.Successor(), record.Completed
 	default:
@@ -57,9 +57,9 @@ func (r *Runner) take(machine string) (*ownership, error) {
 	return own, nil
 }
 
-// consult asks the record whether we may work on the node now.
-func (r *Runner) consult(machine string) (installstate.Record, installstate.Disposition, error) {
-	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
+// checkRecord asks the record whether we may work on the node now.
+func (r *Runner) checkRecord(identity string) (installstate.Record, installstate.Disposition, error) {
+	record, disposition, err := installstate.Admit(r.Store, identity, r.Fingerprint)
 	if err != nil {
 		return record, 0, stateCause(err)
 	}
@@ -105,9 +105,9 @@ func (o *ownership) saveRestartRequested(requested bool) error {
 	return stateCause(o.store.Save(o.record))
 }
 
-// settle writes what the outcome means for a record that was begun. The node is
+// complete writes what the outcome means for a record that was begun. The node is
 // as it is whatever comes of that: the error is the state directory's.
-func (o *ownership) settle(outcome Outcome, holdFail bool) error {
+func (o *ownership) complete(outcome Outcome, holdFail bool) error {
 	until := time.Now().UTC().Add(hold)
 	switch {
 	case outcome == Provisioned:
@@ -183,7 +183,7 @@ func (r *Runner) admit(seen []discovery.Sighting) (queue []discovery.Sighting, s
 			skipped = append(skipped, refused(s, discoveryStep, s.Err))
 			continue
 		}
-		_, disposition, err := r.consult(s.Identity)
+		_, disposition, err := r.checkRecord(s.Identity)
 		r.noteBroken(err)
 		switch {
 		case r.broken.Load() != nil:

@@ -34,41 +34,41 @@ func (r *Runner) Settle(ctx, stop context.Context) {
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(r.Config.Workers)
-	for _, machine := range machines {
+	for _, identity := range machines {
 		if r.ended(ctx, stop) {
 			break
 		}
 		group.Go(func() error {
-			r.completeOne(ctx, machine)
+			r.completeOne(ctx, identity)
 			return nil
 		})
 	}
 	_ = group.Wait() // the functions return nil
 }
 
-func (r *Runner) completeOne(ctx context.Context, machine string) {
-	lock, err := r.Store.AcquireLock(machine)
+func (r *Runner) completeOne(ctx context.Context, identity string) {
+	lock, err := r.Store.AcquireLock(identity)
 	if err != nil {
 		return // whoever is at work on it has its record
 	}
 	defer lock.Release()
-	record, disposition, err := installstate.Admit(r.Store, machine, r.Fingerprint)
-	if err != nil || disposition != installstate.Resume || record.RestartRequested.IsZero() || !r.leftProvisioning(ctx, machine) {
+	record, disposition, err := installstate.Admit(r.Store, identity, r.Fingerprint)
+	if err != nil || disposition != installstate.Resume || record.RestartRequested.IsZero() || !r.leftProvisioning(ctx, identity) {
 		return
 	}
 	if err := stateCause(r.Store.MarkComplete(record)); err != nil {
 		r.broken.CompareAndSwap(nil, &err)
 		return
 	}
-	r.Tell(Notice{Node: machine, Step: restartStep, Text: "a run that was cut off had asked for it; the node has left provisioning, so it is complete"})
+	r.Tell(Notice{Node: identity, Step: restartStep, Text: "a run that was cut off had asked for it; the node has left provisioning, so it is complete"})
 }
 
 // leftProvisioning reports whether the broker says that nobody of this name is in
 // provisioning.
-func (r *Runner) leftProvisioning(ctx context.Context, machine string) bool {
+func (r *Runner) leftProvisioning(ctx context.Context, identity string) bool {
 	bounded, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := r.RPC.Request(bounded, machine, "rpcutil#ping", struct{}{})
+	_, err := r.RPC.Request(bounded, identity, "rpcutil#ping", struct{}{})
 	return errors.Is(err, ErrGone)
 }
 

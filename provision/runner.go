@@ -153,7 +153,7 @@ func (t *task) FirstCall(ctx context.Context) bool {
 	t.n.result.Started = time.Now()
 	t.deaf = t.r.Announcements.follow(t.n.identity, &t.n.announced)
 	t.r.Tell(NodeStarted{t.n.identity})
-	own, err := t.r.take(t.n.identity)
+	own, err := t.r.acquire(t.n.identity)
 	if err != nil {
 		t.n.result.Step = recordStep
 		t.end(ctx, proceed, err)
@@ -211,7 +211,7 @@ func (t *task) settle(ctx context.Context, err error) {
 	if !t.n.claimed {
 		return
 	}
-	if err := t.own.settle(t.result.Outcome, t.n.holdFail); err != nil {
+	if err := t.own.complete(t.result.Outcome, t.n.holdFail); err != nil {
 		t.r.broken.CompareAndSwap(nil, &err)
 		if text := err.Error(); !slices.Contains(t.result.Notices, text) { // as before the restart
 			t.result.Notices = append(t.result.Notices, text)

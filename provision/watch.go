@@ -3,9 +3,11 @@ package provision
 import (
 	"context"
 	"iter"
+	"sync"
 	"time"
 
 	"choria-provision/discovery"
+	"choria-provision/provision/installstate"
 	"choria-provision/provision/workers"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +27,7 @@ type Watcher struct {
 	// Cycled is called after each discovery, and once more at the end.
 	Cycled func(err error)
 
-	returns returns
+	requeue requeue
 }
 
 // Run works until stop ends: then intake ends and nodes at work stop at a safe
@@ -37,7 +39,7 @@ func (w *Watcher) Run(ctx, stop context.Context) {
 		return nil
 	})
 	group.Go(func() error {
-		w.readmit(stop)
+		w.requeueDue(stop)
 		return nil
 	})
 	workers.New(w.Runner().Config.Workers).Run(ctx, stop, w.waiting(stop))
@@ -135,7 +137,7 @@ func (w *Watcher) Admit(s discovery.Sighting) {
 	}
 	if record, err := r.Store.Load(s.Identity); err == nil && record.Held(time.Now()) {
 		if restartedSince(s, record) {
-			w.returns.add(s, record.HoldUntil)
+			w.requeue.add(s, record.HoldUntil)
 		}
 		return
 	}
@@ -161,4 +163,65 @@ func (r *Runner) StateErr() error {
 		return *broken
 	}
 	return nil
+}
+
+// requeueInterval is how often the nodes whose hold has ended are looked for.
+const requeueInterval = time.Second
+
+// requeue holds nodes that announced a new start while they were held. A node
+// says that once: without this it would wait for the first tick after its hold,
+// which is every second one. The zero value is ready for use.
+type requeue struct {
+	mu    sync.Mutex
+	known map[string]requeued // by identity: no more than there are records
+}
+
+type requeued struct {
+	discovery.Sighting
+	due time.Time
+}
+
+// restartedSince says whether a sighting proves that a held node is another
+// process than the one that the hold is for. An answer to a broadcast does not:
+// a node that restarts goes on answering for some seconds.
+func restartedSince(s discovery.Sighting, held installstate.Record) bool {
+	return s.Source == discovery.ByEvent && s.Seen.After(held.Updated)
+}
+
+func (r *requeue) add(s discovery.Sighting, due time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil {
+		r.known = map[string]requeued{}
+	}
+	r.known[s.Identity] = requeued{s, due}
+}
+
+// take removes and returns those that are due.
+func (r *requeue) take(now time.Time) (due []discovery.Sighting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, n := range r.known {
+		if !now.Before(n.due) {
+			due = append(due, n.Sighting)
+			delete(r.known, name)
+		}
+	}
+	return due
+}
+
+// requeueDue admits nodes whose hold has ended, until stop ends.
+func (w *Watcher) requeueDue(stop context.Context) {
+	ticker := time.NewTicker(requeueInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			for _, s := range w.requeue.take(time.Now()) {
+				w.Admit(s)
+			}
+		case <-stop.Done():
+			return
+		}
+	}
 }
