@@ -49,7 +49,7 @@ func (r *Runner) Settle(ctx, stop context.Context) {
 func (r *Runner) completeOne(ctx context.Context, identity string) {
 	lock, err := r.Store.AcquireLock(identity)
 	if err != nil {
-		return // whoever is at work on it has its record
+		return // the process at work on it has its record
 	}
 	defer lock.Release()
 	record, disposition, err := installstate.Admit(r.Store, identity, r.Fingerprint)
@@ -63,7 +63,7 @@ func (r *Runner) completeOne(ctx context.Context, identity string) {
 	r.Tell(Notice{Node: identity, Step: restartStep, Text: "a run that was cut off had asked for it; the node has left provisioning, so it is complete"})
 }
 
-// leftProvisioning reports whether the broker says that nobody of this name is in
+// leftProvisioning reports whether the broker has no node of this name in
 // provisioning.
 func (r *Runner) leftProvisioning(ctx context.Context, identity string) bool {
 	bounded, cancel := context.WithTimeout(ctx, pingTimeout)

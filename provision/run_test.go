@@ -251,7 +251,7 @@ func TestStaleNodesAreRefused(t *testing.T) {
 	})
 }
 
-// Whoever masks what others repeat must know the token that is sent, not the
+// A redactor of what others repeat must know the token that is sent, not the
 // one that was there when the run began.
 func TestTokenThatIsRotatedMidRunIsToldBeforeItIsSent(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ type Runner struct {
 	Announcements *Announcements
 
 	// Hide is told the token each time it is about to be sent: it may have been
-	// rotated since the run began. nil: nobody needs to know.
+	// rotated since the run began. nil: no redactor needs it.
 	Hide func(secrets ...string)
 
 	broken atomic.Pointer[error] // why the state directory stopped taking records

@@ -42,7 +42,7 @@ func (n *node) checkAnswer() error {
 	return err
 }
 
-// execHelper ends the helper when the run is stopped: nobody waits for it then.
+// execHelper ends the helper when the run is stopped: its answer is not needed then.
 func (n *node) execHelper(ctx context.Context) (helper.Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

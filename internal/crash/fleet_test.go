@@ -40,7 +40,7 @@ func newFleet(m *materials, enrollment string) *fleet {
 	return f
 }
 
-// act is what a node does when it is asked. Nobody answers for one that left.
+// act is what a node does when it is asked. One that left has no answer.
 func (f *fleet) act(c called) reaction {
 	n := f.nodes[c.Node]
 	_, name := splitAction(c.Action)

@@ -53,7 +53,7 @@ func (s *story) tell() {
 		before := s.fleet.accepted()
 		s.order.Host = fmt.Sprintf("host%d.example.net", number)
 		s.run()
-		// A minute later no hold is in the way, and nobody who lingers does so
+		// A minute later no hold is in the way, and no node that lingers does so
 		// for that long.
 		s.order.Force = number > 0 && before == s.fleet.accepted()
 		s.fleet.later()
@@ -72,7 +72,7 @@ func (s *story) errorf(format string, args ...any) {
 	}
 }
 
-// finished says that nothing is left to do: nobody waits, every record is
+// finished says that nothing is left to do: no node waits, every record is
 // complete.
 func (s *story) finished() bool {
 	for _, name := range names {

@@ -28,11 +28,11 @@ type link struct {
 
 	mu      sync.Mutex
 	present int                // nodes that have not left
-	all     *nats.Subscription // to broadcasts, while anybody is present
+	all     *nats.Subscription // to broadcasts, while a node is present
 }
 
 // count adds to the nodes that are present. The broker must not think that
-// somebody hears broadcasts when all have left.
+// a broadcast still has a subscriber when all nodes have left.
 func (l *link) count(by int) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

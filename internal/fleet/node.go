@@ -147,7 +147,7 @@ func (n *node) replace(s fake.State) {
 	time.AfterFunc(away, n.join)
 }
 
-// leave ends the node's subscription: the broker knows of nobody here then.
+// leave ends the node's subscription: the broker then has no subscriber here.
 func (n *node) leave() {
 	n.gone = true
 	if err := errors.Join(n.sub.Unsubscribe(), n.link.count(-1)); err != nil {

@@ -109,7 +109,7 @@ func awaitEnd(t *testing.T, pid int) {
 	}
 }
 
-// alive reports whether a process runs; one that has ended and that nobody has
+// alive reports whether a process runs; one that has ended and that no process has
 // waited for does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {

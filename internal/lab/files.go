@@ -16,7 +16,7 @@ import (
 	"github.com/kballard/go-shellquote"
 )
 
-// brokerPassword opens the provisioning account. It is no secret: whoever can
+// brokerPassword opens the provisioning account. It is no secret: a user who can
 // reach the lab runs on this machine.
 const brokerPassword = "provisioning-password"
 
@@ -97,7 +97,7 @@ func (l *Lab) writeFiles(_ context.Context, o Options) error {
 }
 
 // helper is the command line to configure; a relative path is made absolute,
-// since nobody knows where the provisioner will be started.
+// since the provisioner may be started anywhere.
 func (l *Lab) helper(line string) (string, error) {
 	if line == "" {
 		return shellquote.Join(filepath.Join(l.dir, "bin", helperName)), nil

@@ -95,7 +95,7 @@ func (n insecure) startBroker(ctx context.Context) (broker, error) {
 		Port:       natsd.RANDOM_PORT,
 		NoSigs:     true,
 		LogFile:    filepath.Join(n.dir, "broker.log"),
-		// servers in provisioning mode insist on TLS, nobody else here uses it
+		// servers in provisioning mode insist on TLS, nothing else here uses it
 		TLS:         true,
 		AllowNonTLS: true,
 		TLSTimeout:  5,

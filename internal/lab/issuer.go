@@ -186,7 +186,7 @@ func tokenFits(claims *tokens.ServerClaims, dir, node string, seen connection) e
 	return nil
 }
 
-// verifyChain checks the signature by whoever the token says issued it, and
+// verifyChain checks the signature by the issuer that the token names, and
 // that the issuer vouched for that one.
 func (n issuer) verifyChain(file string) (*tokens.ServerClaims, error) {
 	text, err := os.ReadFile(file)

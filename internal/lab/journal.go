@@ -80,7 +80,7 @@ func (j journal) started(fw *choria.Framework) error {
 }
 
 // Actions lists what a server was asked to do in all its life so far, by
-// anybody, in order: broadcasts as discovery#ping, requests as agent#action.
+// any client, in order: broadcasts as discovery#ping, requests as agent#action.
 // What Verify asks is in it too, in production. An entry is there before its
 // reply is sent.
 func (l *Lab) Actions(name string) ([]Action, error) {

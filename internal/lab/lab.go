@@ -33,8 +33,8 @@ type Options struct {
 	Helper     string // command line of a site's own helper; empty: the sample helper
 
 	// Strangers is how many nodes, counted from the last, hand out a
-	// provisioning.jwt that somebody else signed. They join with the real one:
-	// brokers let nobody else in.
+	// provisioning.jwt that another site signed. They join with the real one:
+	// brokers let no other in.
 	Strangers int
 	// Twins starts a second server with the first node's identity.
 	Twins bool

@@ -25,7 +25,7 @@ type model interface {
 	startBroker(ctx context.Context) (broker, error)
 	collective() string                                                // in production
 	provisioningJWT(claims *tokens.ProvisioningClaims) (string, error) // signed by the site
-	strangersJWT(claims *tokens.ProvisioningClaims) (string, error)    // signed by somebody else
+	strangersJWT(claims *tokens.ProvisioningClaims) (string, error)    // signed by another site
 	provisioner() map[string]any                                       // keys of provision.yaml
 	client(name string) settings                                       // of a Choria client
 	answer(q question, s site) (map[string]any, error)                 // the helper's

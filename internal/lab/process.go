@@ -64,7 +64,7 @@ func (l *Lab) startServers(ctx context.Context, o Options) error {
 	return nil
 }
 
-// tokens makes the provisioning.jwt of the site and one that a stranger signed.
+// tokens makes the provisioning.jwt of the site and one of another site.
 func (l *Lab) tokens(o Options) (genuine, strange string, err error) {
 	claims, err := provisioningClaims(l.site, l.config["token"].(string), o.Upgrades)
 	if err != nil {

@@ -156,7 +156,7 @@ func (l *Lab) settle(ctx context.Context) (states map[string]State, err error) {
 		return true
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // whoever is lost now stays so
+		err = nil // a node that is lost now stays so
 	}
 	return states, errors.Join(err, problem)
 }
