@@ -114,7 +114,7 @@ func TestEveryQueryOfTheDocumentationShowsSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(text), "## Queries\n\n```\n")
+	_, block, _ := strings.Cut(string(text), "## Queries\n\n```text\n")
 	block, _, found := strings.Cut(block, "```")
 	if !found {
 		t.Fatal("got no queries in docs/metrics.md")
